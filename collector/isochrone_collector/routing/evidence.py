@@ -29,6 +29,8 @@ from isochrone_wire.durations import SECOND_US
 from isochrone_wire.model import Outcome, Slo
 
 _SHARE = 0.95
+# Two failures at once are rarely chance.
+_JUST_FAILED = 2
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
 _AROUND = 5
 # By `Kind`.
@@ -228,6 +230,8 @@ def _evidence(
     local_runs = [runs[vantage] for vantage in np.unique(of.own.vantage_id).tolist() if vantage in runs]
     values, limits = of.ttft.values[~of.ttft.censored], of.ttft.values[of.ttft.censored]
     rtt_us = of.own.rtt_us[~np.isnan(of.own.rtt_us)]
+    answered = of.own.round_at[of.own.kind == Kind.OK]
+    just_failed = bool(local_runs) and min(local_runs) > 0 and sum(local_runs) >= _JUST_FAILED
     in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0, unseen=independent(1))
     return Evidence(
         target=of.own.members[of.member],
@@ -237,6 +241,8 @@ def _evidence(
         failing_vantages=sum(run >= rules.failures_in_a_row for run in runs.values()),
         failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
         fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
+        failed_at=of.newest_at if just_failed else None,
+        answered_at=int(answered.max()) if len(answered) else None,
         coverage=of.coverage,
         rtt_p50_us=float(np.median(rtt_us)) if len(rtt_us) else None,
         success=wilson(int(of.succeeded.sum()), len(of.succeeded), n_eff=size),

@@ -80,7 +80,9 @@ class Evidence:
     `n` counts probes with a first token, worth `n_eff` independent ones; `histogram` is their TTFT and `censored` the
     limits of timeouts, as bucket → count. `vantages` of the region probe the member and still report. Of these,
     `failing_here` had only failures in their last probes; `failing_vantages` counts such vantages of all regions.
-    `fails_here` is true if all vantages of the region had, for twice as long. `coverage` is the share of due rounds
+    `fails_here` is true if all vantages of the region had, for twice as long. `failed_at` is the newest round, if all
+    of the region failed in their last ones, at least twice in all; `answered_at` the newest with an answer. `coverage`
+    is the share of due rounds
     with a sent probe. `goodput` is the share of requests that kept the limits of the objective (`goodput_n_eff` is
     their effective number), and `answer_…` the time to the last token of an answer of the length that the objective
     names. `throttled` is the share of the recent rounds that the provider refused because of their rate.
@@ -93,6 +95,8 @@ class Evidence:
     failing_vantages: int = 0
     failing_here: int = 0
     fails_here: bool = False
+    failed_at: int | None = None
+    answered_at: int | None = None
     coverage: float | None = None
     ttft_p50_us: Quantile | None = None
     ttft_p95_us: Quantile | None = None

@@ -52,8 +52,12 @@ def _sent(inputs: Inputs, target: str) -> int:
 
 
 def is_failing(inputs: Inputs, target: str) -> bool:
-    """Return whether several vantages fail, or for longer all of this region, or success is below the minimum."""
+    """Return whether several vantages fail, or for longer all of this region, or all of this region just now while they
+    reach another member, or success is below the minimum.
+    """
     evidence, rules = inputs.of(target), inputs.rules
+    if evidence.failed_at and any((one.answered_at or 0) >= evidence.failed_at for one in inputs.evidence):
+        return True
     most_here = 2 * evidence.failing_here > evidence.vantages
     if evidence.fails_here or (evidence.failing_vantages >= rules.failing_vantages and most_here):
         return True

@@ -18,7 +18,7 @@ from statistics import fmean
 import numpy as np
 
 from bench.decide.rules import GRID, TUNED
-from bench.decide.worlds import DAY_S, WORLDS, Course, World, course
+from bench.decide.worlds import DAY_S, RETRY_MS, TIGHT_SHARE, WORLDS, Course, World, course
 from bench.result import at_most, conclude
 from bench.truth.routing import week
 from isochrone_collector.analysis.probes import Kind
@@ -52,11 +52,20 @@ class Outcome:
 def outcome(found: Course, weights: Reals) -> Outcome:
     """Judge the weights by epoch and member; they hold in the next epoch."""
     after = ROUNDS_PER_EPOCH * np.arange(1, len(weights))
-    epochs = [found.cost_ms[start : start + ROUNDS_PER_EPOCH] for start in after.tolist()]
-    regret = [float((cost @ own - cost.min(axis=1)).mean()) for cost, own in zip(epochs, weights[:-1], strict=True)]
+    regret = [
+        _regret_ms(found, slice(start, start + ROUNDS_PER_EPOCH), own)
+        for start, own in zip(after.tolist(), weights[:-1], strict=True)
+    ]
     first = weights.argmax(axis=1)
     days = len(found.cost_ms) * found.world.every_s / DAY_S
     return Outcome(fmean(regret), float((first[1:] != first[:-1]).sum()) / days)
+
+
+def _regret_ms(found: Course, rounds: slice, weights: Reals) -> float:
+    """Return the extra cost of these weights. What is beyond half of the traffic of a tight member is retried."""
+    cost = found.cost_ms[rounds]
+    retried = (found.is_tight[rounds] * np.maximum(weights - TIGHT_SHARE, 0.0)).sum(axis=1) * RETRY_MS
+    return float((cost @ weights + retried - cost.min(axis=1)).mean())
 
 
 def one_hot(chosen: Integers, members: int) -> Reals:

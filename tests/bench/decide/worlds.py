@@ -14,6 +14,8 @@ SIGMA = 0.45
 DAY_S = 86_400
 TIME_LIMIT_MS = 10_000.0
 RETRY_MS = 1_000.0
+TIGHT_SHARE = 0.5
+OUTAGE_EVERY_S = 1200
 DRIFT_KEPT, DRIFT_STEP_S = 0.97, 300.0
 HEAVY_FACTOR = 10.0
 
@@ -24,7 +26,7 @@ class World:
 
     `share` of the variance of the noise has `autocorrelation` from round to round; `drift` is the share of a slow drift
     of each member, which the vantages share; `heavy` that of values ten times as large. With `swing`, levels follow the
-    hour of the day. A member has an outage of `outage_s` now and then, or refuses half of its requests for two hours.
+    hour of the day. A member has an outage of `outage_s` now and then, or takes only half of the traffic for two hours.
     """
 
     name: str
@@ -82,12 +84,13 @@ WORLDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What happens in a world: `cost_ms` of a request by round and member, and the probes by round, member and vantage:
-    `ttft_ms`, and whether they failed or were refused.
+    """What happens in a world: `cost_ms` of a request by round and member, when a member takes only half of the
+    traffic, and the probes by round, member and vantage: `ttft_ms`, and whether they failed or were refused.
     """
 
     world: World
     cost_ms: Reals
+    is_tight: Flags
     ttft_ms: Reals
     failed: Flags
     throttled: Flags
@@ -103,10 +106,10 @@ def course(world: World, seed: int) -> Course:
     values *= np.where(chance.random(shape) < world.heavy, HEAVY_FACTOR, 1.0)
     cost = levels * np.exp(SIGMA**2 / 2) * (1 + world.heavy * (HEAVY_FACTOR - 1))
     is_out, is_tight = _outages(world, rounds, chance), _tight(world, rounds)
-    throttled = is_tight[..., np.newaxis] & (chance.random(shape) < 0.5)  # half of them
-    cost = np.where(is_out, TIME_LIMIT_MS, cost + np.where(is_tight, RETRY_MS / 2, 0.0))
+    throttled = is_tight[..., np.newaxis] & (chance.random(shape) < TIGHT_SHARE)
+    cost = np.where(is_out, TIME_LIMIT_MS, cost)
     failed = np.broadcast_to(is_out[..., np.newaxis], shape)
-    return Course(world=world, cost_ms=cost, ttft_ms=values, failed=failed, throttled=throttled)
+    return Course(world=world, cost_ms=cost, is_tight=is_tight, ttft_ms=values, failed=failed, throttled=throttled)
 
 
 def _levels(world: World, rounds: int, chance: np.random.Generator) -> Reals:
@@ -145,8 +148,8 @@ def _autoregressive(noise: Reals, kept: float) -> Reals:
 def _outages(world: World, rounds: int, chance: np.random.Generator) -> Flags:
     found = np.zeros((rounds, world.members), bool)
     length = world.outage_s / world.every_s
-    for hour in range(1, int(rounds * world.every_s / 3600) if world.outage_s else 0):
-        start = (hour + 0.5 * chance.random()) * 3600 / world.every_s
+    for place in range(1, int(rounds * world.every_s / OUTAGE_EVERY_S) if world.outage_s else 0):
+        start = (place + 0.5 * chance.random()) * OUTAGE_EVERY_S / world.every_s
         found[round(start) : round(start + length), int(chance.integers(world.members))] = True
     return found
 

@@ -198,6 +198,18 @@ def test_a_failing_member_hands_over_at_once() -> None:
     assert (hard.change, hard.state.weights, hard.state.incumbent) == (ChangeKind.HARD, {"b": 1.0}, "b")
 
 
+@pytest.mark.parametrize(
+    ("failed_at", "answered_at", "kind"),
+    [(AT, AT, ChangeKind.HARD), (AT, AT - 1, ChangeKind.EVIDENCE), (None, AT, ChangeKind.EVIDENCE)],
+)
+def test_a_member_that_just_failed_everywhere_hands_over(
+    failed_at: int | None, answered_at: int, kind: ChangeKind
+) -> None:
+    """If all vantages just failed at the first choice, and reached another member since, the region is not at fault."""
+    inputs = inputs_for(replace(A, failed_at=failed_at, answered_at=AT - 9), replace(B, answered_at=answered_at))
+    assert decide(inputs, CALM).change is kind
+
+
 def test_when_all_members_fail_no_traffic_moves() -> None:
     """If all members fail, no traffic moves, and the table is degraded."""
     shared = replace(CALM, sharing=("b",), weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
