@@ -28,9 +28,9 @@ _WITHIN: Reals = np.gradient(LEVELS) ** 2 / 12
 _HAZARDS: Reals = np.array([1 / 10, 1 / 25, 1 / 60, 1 / 120, 1 / 300, 1 / 2000])
 _HAZARD_WEIGHTS = (0.05, 0.15, 0.2, 0.2, 0.2, 0.2)
 # The share of the variance that is autocorrelated, its correlation from one round to the next, and the prior weight.
-_ROUND_NOISE = ((0.0, 0.0, 0.55), (1.0, 0.5, 0.2), (1.0, 0.8, 0.15), (1.0, 0.97, 0.05))
+_ROUND_NOISE = ((0.0, 0.0, 0.65), (1.0, 0.5, 0.2), (1.0, 0.8, 0.13), (1.0, 0.97, 0.01))
 # The same for drift of hours: its correlation is that after `_DRIFT_STEP_US`.
-_DRIFT = (0.5, 0.97, 0.05)
+_DRIFT = (0.5, 0.97, 0.01)
 _DRIFT_STEP_US = 300 * SECOND_US
 # From the end of a probe to its sample's arrival.
 _DELIVERY_US = 10 * SECOND_US
@@ -40,7 +40,7 @@ _EQUAL, _SIZE = 0.3, 0.35
 _PRIOR_ROUNDS = 60.0
 # What was learned counts half after 693 rounds.
 _KEPT = 0.999
-_LEAST_WEIGHT = -16.0
+_LEAST_WEIGHT, _UNLIKELY = -16.0, -9.0
 # Outliers: their share, their standard deviation in units of that of the noise, and at least.
 _OUTLIERS, _WIDE, _WIDEST = 0.03, 5.0, 1.0
 _MOST_DEVIATIONS = 3.0
@@ -92,7 +92,11 @@ class Present:
 
 
 def followed(before: PresentLevels, inputs: Inputs) -> tuple[PresentLevels, Present]:
-    """Return the state after the settled rounds, to which no sample will be added any more, and the present levels."""
+    """Return the state after the settled rounds, to which no sample will be added any more, and the present levels. A
+    state from the future is of a clock that was ahead, and is dropped.
+    """
+    if before.until_at > inputs.at:
+        before = PresentLevels()
     pairs = list(combinations(sorted(target.name for target in inputs.targets), 2))
     slot_us = max(target.every_us for target in inputs.targets)
     slots, differences = _differences(inputs.joint, pairs, slot_us)
@@ -153,6 +157,8 @@ class _Filter:
         self._wide = np.maximum(_WIDE, _WIDEST / self._deviation)
         self._gain = gain[:, np.newaxis, np.newaxis]
         self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
+        if before.weights and len(before.weights) != self._prior.size:
+            before = PresentLevels(until_at=before.until_at)
         self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
         self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
         self._members = len({name for pair in pairs for name in pair})
@@ -161,8 +167,11 @@ class _Filter:
         self._levels, self._deviations = np.empty(shape), np.zeros(shape)
         for place, (left, right) in enumerate(pairs):
             known = before.pairs.get(left, {}).get(right)
-            probabilities, deviations = _unpacked(known, shape[1:]) if known else (self._jumps(), np.zeros(1))
-            self._levels[place], self._deviations[place] = probabilities, deviations
+            self._levels[place] = self._jumps()
+            if known:
+                levels, self._deviations[place] = _unpacked(known, shape[1:])
+                is_known = levels.any(axis=-1)
+                self._levels[place, is_known] = levels[is_known] / levels[is_known].sum(axis=-1, keepdims=True)
 
     def _jumps(self) -> Reals:
         """Return the probabilities of the levels after a jump: as often as they were visited, in either direction."""
@@ -222,9 +231,11 @@ class _Filter:
         )
 
     def packed(self, until_at: int) -> PresentLevels:
-        """Return the state."""
+        """Return the state. An unlikely kind of noise begins anew with it."""
         pairs: dict[str, dict[str, str]] = {}
-        for (left, right), levels, deviations in zip(self._pairs, self._levels, self._deviations, strict=True):
+        is_likely = (self._weights.max(axis=1) >= _UNLIKELY)[:, np.newaxis, np.newaxis]
+        kept = np.where(is_likely, self._levels, 0.0)
+        for (left, right), levels, deviations in zip(self._pairs, kept, self._deviations, strict=True):
             pairs.setdefault(left, {})[right] = _packed(levels, deviations)
         return PresentLevels(
             until_at=until_at,
@@ -262,16 +273,19 @@ def _prior() -> Reals:
 
 _PRIOR = _prior()
 _ARE_OFTEN = _part(np.log(_HAZARDS), none=np.log(_SELDOM), whole=np.log(_OFTEN))
-_BYTES_PER_LOG, _BYTES_PER_DEVIATION, _ZERO = 20.0, 50.0, 128
+_BYTES_PER_LOG, _BYTES_PER_DEVIATION, _ZERO, _NEVER = 20.0, 50.0, 128, 255
+# Less probable levels are stored as impossible, and without a deviation: most of them are.
+_LEAST_PROBABILITY = 0.002
 
 
 def _packed(levels: Reals, deviations: Reals) -> str:
-    logs = np.clip(np.rint(-_BYTES_PER_LOG * np.log(np.maximum(levels, 1e-9))), 0, 255)
-    steps = np.clip(np.rint(_BYTES_PER_DEVIATION * deviations) + _ZERO, 0, 255)
+    known = levels >= _LEAST_PROBABILITY
+    logs = np.where(known, np.rint(-_BYTES_PER_LOG * np.log(np.where(known, levels, 1.0))), _NEVER)
+    steps = np.where(known, np.clip(np.rint(_BYTES_PER_DEVIATION * deviations) + _ZERO, 0, 255), _ZERO)
     return b64encode(np.stack([logs, steps]).astype(np.uint8).tobytes()).decode()
 
 
 def _unpacked(text: str, shape: tuple[int, ...]) -> tuple[Reals, Reals]:
     logs, steps = np.frombuffer(b64decode(text), np.uint8).reshape(2, *shape).astype(np.float64)
-    levels = np.exp(-logs / _BYTES_PER_LOG)
-    return levels / levels.sum(axis=-1, keepdims=True), (steps - _ZERO) / _BYTES_PER_DEVIATION
+    levels = np.where(logs < _NEVER, np.exp(-logs / _BYTES_PER_LOG), 0.0)
+    return levels, (steps - _ZERO) / _BYTES_PER_DEVIATION
