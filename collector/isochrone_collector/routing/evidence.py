@@ -29,8 +29,8 @@ from isochrone_wire.durations import SECOND_US
 from isochrone_wire.model import Outcome, Slo
 
 _SHARE = 0.95
-# Two failures at once are rarely chance.
-_JUST_FAILED = 2
+# The greatest probability with which the last probes failed by chance.
+_CHANCE = 1e-3
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
 _AROUND = 5
 # By `Kind`.
@@ -231,7 +231,7 @@ def _evidence(
     values, limits = of.ttft.values[~of.ttft.censored], of.ttft.values[of.ttft.censored]
     rtt_us = of.own.rtt_us[~np.isnan(of.own.rtt_us)]
     answered = of.own.round_at[of.own.kind == Kind.OK]
-    just_failed = bool(local_runs) and min(local_runs) > 0 and sum(local_runs) >= _JUST_FAILED
+    just_failed = bool(local_runs) and min(local_runs) > 0 and _is_no_chance(of.succeeded, sum(local_runs))
     in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0, unseen=independent(1))
     return Evidence(
         target=of.own.members[of.member],
@@ -255,6 +255,13 @@ def _evidence(
         throttled=_throttled(of.own, rules),
         **quantiles,
     )
+
+
+def _is_no_chance(succeeded: Flags, run: int) -> bool:
+    """Return whether so many failures in a row are more than chance, given the share of failures before."""
+    before = max(len(succeeded) - run, 0)
+    failed = max(int((~succeeded).sum()) - run, 0)
+    return bool(((failed + 0.5) / (before + 1)) ** run <= _CHANCE)
 
 
 def _throttled(own: ProbeTable, rules: Rules) -> float:

@@ -22,6 +22,8 @@ from isochrone_wire.routes import is_in_residency
 GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO: 3}
 US_PER_MS = 1000
 
+_LIKELY = 0.5
+
 
 def plan_exclusion(inputs: Inputs, target: str) -> str:
     """Return why the plan forbids sending to a member; empty if it does not."""
@@ -191,12 +193,15 @@ def lead(inputs: Inputs, present: Present, target: str, other: str) -> Lead | No
         leads_us += 2 * np.sinh(LEVELS / 2) * sqrt(mine.value * theirs.value)
     if probabilities is None:
         probabilities = (LEVELS == 0).astype(np.float64)
-    least_us = margin_us(inputs, target)
+    least_us, expected_us = margin_us(inputs, target), float(probabilities @ leads_us)
+    # Prices do not drift, and a large lead needs no more than that it is more probable than not.
+    caution = present.caution if inputs.route.objective.ttft else 0.0
+    is_large = expected_us >= inputs.rules.fast_share * _median_us(inputs, target)
     return Lead(
-        expected_us=float(probabilities @ leads_us),
-        needed_us=least_us + present.caution * _median_us(inputs, target),
+        expected_us=expected_us,
+        needed_us=least_us + caution * _median_us(inputs, target),
         probability=float(probabilities @ ((leads_us > 0) + (leads_us == 0) / 2)),
-        likely=present.likely,
+        likely=_LIKELY if is_large else present.likely,
         level=float(probabilities[np.abs(leads_us) < least_us].sum()),
     )
 

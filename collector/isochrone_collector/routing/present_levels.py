@@ -12,11 +12,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
-from isochrone_collector.routing.inputs import Inputs, JointRounds
+from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Inputs, JointRounds
 from isochrone_wire.durations import SECOND_US
 
 _ABOVE = (0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.36, 0.43, 0.5, 0.6, 0.72, 0.87, 1.05, 1.3, 1.6, 2.0, 2.5)
@@ -47,7 +48,7 @@ _MOST_DEVIATIONS = 3.0
 # The median of |x| of a normal x, squared, times 2 for a difference.
 _MAD_TO_VARIANCE = 0.6745**2 * 2
 _LEAST_DEVIATION = 0.01
-_SCARCE_ROUNDS = 4.0
+_SCARCE_ROUNDS, _UNKNOWN_DEVIATION = 4.0, 0.3
 # Levels drift if they change often, by little: if the weights of hazards above `_OFTEN`, and of a part of those above
 # `_SELDOM`, add up to more than `_FEW`, fully from `_MOST` on; and if the root mean square of the levels is less than
 # `_LARGE`, fully below `_SMALL`.
@@ -61,12 +62,14 @@ _LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 144.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentLevels:
-    """The state of the filter after all rounds before `until_at`. `weights` are the logarithms of the weights of the
-    hypotheses (kinds of noise by hazards), `visits` the rounds spent at each level. `pairs` maps the left to the right
-    member to the probabilities of the levels and the present deviations, by hypothesis, packed as bytes.
+    """The state of the filter after all rounds before `until_at`, the last of them at `observed_at`. `weights` are the
+    logarithms of the weights of the hypotheses (kinds of noise by hazards), `visits` the rounds spent at each level.
+    `pairs` maps the left and the right member to the probabilities of the levels and the present deviations, by
+    hypothesis, packed as bytes.
     """
 
     until_at: int = 0
+    observed_at: int = 0
     weights: tuple[float, ...] = ()
     visits: tuple[float, ...] = ()
     pairs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -100,13 +103,23 @@ def followed(before: PresentLevels, inputs: Inputs) -> tuple[PresentLevels, Pres
     pairs = list(combinations(sorted(target.name for target in inputs.targets), 2))
     slot_us = max(target.every_us for target in inputs.targets)
     slots, differences = _differences(inputs.joint, pairs, slot_us)
-    until_at = max((inputs.at - inputs.settling_us - _DELIVERY_US) // slot_us * slot_us, before.until_at)
+    until_at = max(_settled_until(inputs, slot_us), before.until_at)
     current = _Filter(before, pairs, slot_us, _variances(differences))
     settled = slots * slot_us < until_at
     current.observe(slots, differences, settled & (slots * slot_us >= before.until_at))
     state = before if until_at == before.until_at else current.packed(until_at)
     current.observe(slots, differences, ~settled)
     return state, current.present(np.asarray(np.isfinite(differences).any(axis=0)))
+
+
+def _settled_until(inputs: Inputs, slot_us: int) -> int:
+    """Return the instant before which all probes have ended and their samples have arrived. It moves on once in an
+    epoch, so that a state is not rounded with each decision; half a window at most, so that no round has left it.
+    """
+    total_us = max(target.workload.timeouts.total_us for target in inputs.targets)
+    settling_us = max(inputs.rules.epoch_us, slot_us + total_us + _DELIVERY_US)
+    step_us = min(ROUNDS_PER_EPOCH * slot_us, max(inputs.rules.window_us // 4 // slot_us, 1) * slot_us)
+    return (inputs.at - min(settling_us, inputs.rules.window_us // 2)) // step_us * step_us
 
 
 def _differences(joint: JointRounds, pairs: Sequence[tuple[str, str]], slot_us: int) -> tuple[Integers, Reals]:
@@ -133,12 +146,12 @@ def _means(rows: Reals, place: Integers, count: int) -> Reals:
 
 def _variances(differences: Reals) -> Reals:
     """Return half the variance of the differences between successive rounds, by pair; one jump hardly changes it."""
-    found = np.full(differences.shape[1], _LEAST_DEVIATION**2)
+    found = np.full(differences.shape[1], (_UNKNOWN_DEVIATION * _SCARCE_ROUNDS) ** 2)
     for place, column in enumerate(differences.T):
         steps = np.abs(np.diff(column[~np.isnan(column)]))
         if len(steps):
             variance = np.median(steps) ** 2 / _MAD_TO_VARIANCE * (1 + _SCARCE_ROUNDS / len(steps))
-            found[place] = max(found[place], variance)
+            found[place] = max(_LEAST_DEVIATION**2, variance, (_UNKNOWN_DEVIATION * _SCARCE_ROUNDS / len(steps)) ** 2)
     return found
 
 
@@ -157,18 +170,18 @@ class _Filter:
         self._wide = np.maximum(_WIDE, _WIDEST / self._deviation)
         self._gain = gain[:, np.newaxis, np.newaxis]
         self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
-        if before.weights and len(before.weights) != self._prior.size:
+        if (len(before.weights), len(before.visits)) != (self._prior.size, len(LEVELS)):
             before = PresentLevels(until_at=before.until_at)
         self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
         self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
         self._members = len({name for pair in pairs for name in pair})
-        self._pairs, self._slot = pairs, before.until_at // slot_us - 1
+        self._pairs, self._slot_us, self._observed_at = pairs, slot_us, before.observed_at
         shape = (len(pairs), len(share), len(_HAZARDS), len(LEVELS))
         self._levels, self._deviations = np.empty(shape), np.zeros(shape)
         for place, (left, right) in enumerate(pairs):
             known = before.pairs.get(left, {}).get(right)
             self._levels[place] = self._jumps()
-            if known:
+            if known and len(known) == _packed_length(shape[1:]):
                 levels, self._deviations[place] = _unpacked(known, shape[1:])
                 is_known = levels.any(axis=-1)
                 self._levels[place, is_known] = levels[is_known] / levels[is_known].sum(axis=-1, keepdims=True)
@@ -184,10 +197,11 @@ class _Filter:
             self._observe(slot, row)
 
     def _observe(self, slot: int, differences: Reals) -> None:
-        gap, self._slot = max(slot - self._slot, 1), slot
         seen = ~np.isnan(differences)
         if not seen.any():
             return
+        gap = max(slot - self._observed_at // self._slot_us, 1)
+        self._observed_at = slot * self._slot_us
         jump = (1 - (1 - _HAZARDS) ** gap)[:, np.newaxis]
         arrived, stayed = jump * self._jumps(), (1 - jump) * self._levels
         mean = (self._levels * self._deviations).sum(axis=-1, keepdims=True)
@@ -239,8 +253,9 @@ class _Filter:
             pairs.setdefault(left, {})[right] = _packed(levels, deviations)
         return PresentLevels(
             until_at=until_at,
-            weights=tuple(np.round(self._weights, 2).ravel().tolist()),
-            visits=tuple(np.round(self._visits, 1).tolist()),
+            observed_at=self._observed_at,
+            weights=tuple(np.round(self._weights, 4).ravel().tolist()),
+            visits=tuple(np.round(self._visits, 3).tolist()),
             pairs=pairs,
         )
 
@@ -283,6 +298,10 @@ def _packed(levels: Reals, deviations: Reals) -> str:
     logs = np.where(known, np.rint(-_BYTES_PER_LOG * np.log(np.where(known, levels, 1.0))), _NEVER)
     steps = np.where(known, np.clip(np.rint(_BYTES_PER_DEVIATION * deviations) + _ZERO, 0, 255), _ZERO)
     return b64encode(np.stack([logs, steps]).astype(np.uint8).tobytes()).decode()
+
+
+def _packed_length(shape: tuple[int, ...]) -> int:
+    return -(-2 * prod(shape) // 3) * 4
 
 
 def _unpacked(text: str, shape: tuple[int, ...]) -> tuple[Reals, Reals]:

@@ -132,7 +132,7 @@ def _leads(inputs: Inputs, present: Present, incumbent: str, challengers: Sequen
 
 def waits_us(state: State, inputs: Inputs, target: str) -> int:
     """Return how long a member that failed as the first choice still waits for its return, in microseconds."""
-    failed_at = state.failed_at.get(target, ())
+    failed_at = _of_a_day(state.failed_at.get(target, ()), inputs.at)
     epochs = min((1 << len(failed_at)) - 1, _MOST_EPOCHS)
     return max(max(failed_at, default=0) + epochs * inputs.rules.epoch_us - inputs.at, 0)
 
@@ -186,16 +186,17 @@ def remember_tails(state: State, inputs: Inputs, ranked: Sequence[str]) -> State
     """Return the state with the joint rounds of finished epochs, and the gains that they show."""
     rules = inputs.rules
     until_at = epoch_of(inputs.at - max(rules.epoch_us, inputs.settling_us), rules) * rules.epoch_us
-    if until_at <= state.tails_until_at:
+    if until_at <= state.tails_until_at <= inputs.at:
         return state
-    tails = extended(state.tails, inputs, ranked, since_at=state.tails_until_at, until_at=until_at)
+    since_at = min(state.tails_until_at, until_at)
+    tails = extended(state.tails, inputs, ranked, since_at=since_at, until_at=until_at)
     return replace(state, tails=tails, tails_until_at=until_at, gains=known_gains(tails, rules, state.gains))
 
 
 def apply_switch(state: State, switch: Switch, inputs: Inputs) -> State:
     """Return the state after a switch."""
     failed_at = {target: _of_a_day(instants, inputs.at) for target, instants in state.failed_at.items()}
-    if switch.kind is ChangeKind.HARD and state.incumbent:
+    if switch.kind is ChangeKind.HARD and state.incumbent and is_failing(inputs, state.incumbent):
         failed_at[state.incumbent] = (*failed_at.get(state.incumbent, ()), inputs.at)
     return replace(
         state,
@@ -208,4 +209,4 @@ def apply_switch(state: State, switch: Switch, inputs: Inputs) -> State:
 
 
 def _of_a_day(instants: Sequence[int], at: int) -> tuple[int, ...]:
-    return tuple(instant for instant in instants if at - instant < DAY_US)
+    return tuple(instant for instant in instants if 0 <= at - instant < DAY_US)

@@ -176,8 +176,8 @@ def _challenge(inputs: Inputs, present: Present, incumbent: str, target: str) ->
         return f"no challenge: {target} keeps the objective less surely than {incumbent}"
     found = lead(inputs, present, target, incumbent)
     if found is None:
-        return f"no challenge: {incumbent} or {target} has no median yet"
-    verdict = f"needed {_ms(found.needed_us)}"
+        return f"no challenge: {incumbent} or {target} has no median yet, or they have no round in common"
+    verdict = f"needed {_ms(found.needed_us)} and {found.likely:.0%}"
     if found.needed_us > margin_us(inputs, target):
         verdict += f", more than the usual {_ms(margin_us(inputs, target))} as the levels may drift"
     if not found.is_enough:

@@ -48,8 +48,8 @@ a counts as 437 ms: 350 ms for its median, 50 ms for its p95 beyond the limit, \
 b counts as 387 ms: 350 ms for its median, 37 ms for failures: its success may be as low as 96.3%
 hard: a does not fail
 a against b: slower by 60 ms [30, 90] over 1h
-soft: no, b is now ahead, by 0 ms as expected and 50% sure, of a; needed 24 ms, more than the usual 20 ms as the \
-levels may drift; level 100% sure
+soft: no, b is now ahead, by 0 ms as expected and 50% sure, of a; needed 24 ms and 77%, more than the usual \
+20 ms as the levels may drift; level 100% sure
 decided (ramp): weights move towards a, b
 weights: a 75.0% (rank 1), b 25.0% (rank 1)
 hedge with b: no, too late to win: what is left of the objective after the delay is less than its median
