@@ -115,9 +115,9 @@ def find_switch(state: State, inputs: Inputs, present: Present, members: list[st
     if not leads:
         return None
     target = max(leads, key=leads.__getitem__)
-    found = lead(inputs, present, target, incumbent)
+    found = lead(inputs, present, incumbent, target)
     kind = ChangeKind.FAST if leads[target] >= fast_limit_us(inputs, target) else ChangeKind.SOFT
-    return Switch(to=target, kind=kind, sentence=f"{target} is now {written(found)} {incumbent}")
+    return Switch(to=target, kind=kind, sentence=f"{incumbent} is now {written(found)} {target}")
 
 
 def _leads(inputs: Inputs, present: Present, incumbent: str, challengers: Sequence[str]) -> dict[str, float]:

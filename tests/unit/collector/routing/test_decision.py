@@ -107,7 +107,7 @@ def test_a_member_that_leads_by_the_margin_takes_over() -> None:
     found = after(3, inputs_for(A, B, joint=BETTER))
     assert changes(found) == [ChangeKind.SOFT, ChangeKind.EVIDENCE, ChangeKind.EVIDENCE]
     assert [decision.state.weights for decision in found] == [{"b": 1.0}] * 3
-    assert found[0].sentence == "b is now ahead, by 53 ms as expected and 100% sure, of a"
+    assert found[0].sentence == "a is now behind, by 53 ms as expected and 100% sure, of b"
 
 
 def noisy(seed: int, *levels_ms: float) -> list[float]:
