@@ -60,7 +60,7 @@ def test_the_commands_lead_to_a_differential(section: str, environment: dict[str
         def decided() -> bool:
             done = run(*asking, environment=environment, folder=tmp_path, fine=(0, UNKNOWN_REGION))
             shown.append(done.stdout)
-            is_decided = re.search(r"^sim/kimi-k2\.5 .* faster$", done.stdout, re.MULTILINE) is not None
+            is_decided = re.search(r"^sim/kimi-k2\.5 .* faster( \[\d+\])?$", done.stdout, re.MULTILINE) is not None
             states_reason = re.search("^(note|error: unknown region)", done.stderr) or "undecided" in done.stdout
             assert is_decided or states_reason, (done.stdout, done.stderr)
             return is_decided

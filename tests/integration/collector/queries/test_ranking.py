@@ -168,10 +168,9 @@ def test_region_costs(asked: Asked) -> None:
 
 
 def test_region_costs_of_another_metric(asked: Asked) -> None:
-    """For a metric in which regions are equal, the best one is equivalent, and the reason names the other."""
+    """For a metric in which regions are equal, no region is better; without a week two targets prove no equivalence."""
     best, other = asked.call.region_costs(asked.select(targets=("near/*",)), metric="tokens_per_second")
-    assert (best.decision.value, other.decision.value) == ("equivalent", "equivalent")
-    assert other.region in best.reason
+    assert (best.decision.value, other.decision.value) == ("undecided", "undecided")
 
 
 def test_one_region_has_no_other(asked: Asked) -> None:
