@@ -12,6 +12,7 @@ from isochrone_collector.routing.objective import (
     is_failing,
     lead,
     plan_exclusion,
+    well,
 )
 from isochrone_collector.routing.parallel_requests import hedge
 from isochrone_collector.routing.present_levels import Present, followed
@@ -192,12 +193,13 @@ def _chosen(
 ) -> tuple[State, ChangeKind, str]:
     """Return the state with its first choice, the kind of change, and the reason."""
     incumbent = before.incumbent
-    best = ranked[0] if is_failing(inputs, ranked[0]) else present_best(inputs, present, _well(inputs, ranked))
     if incumbent is None:
+        best = present_best(inputs, present, well(inputs, ranked) or ranked[:1])
         state = replace(before, incumbent=best, since_at=inputs.at, epoch=epoch_of(inputs.at, inputs.rules))
         return state, ChangeKind.FIRST, f"{best} is the first choice"
     if incumbent not in ranked:
         kind = ChangeKind.HARD if incumbent in reasons else ChangeKind.PLAN
+        best = present_best(inputs, present, well(inputs, ranked) or ranked[:1])
         why = f"is left out, {reasons[incumbent]}" if incumbent in reasons else "is no member any more"
         gone = Switch(to=best, kind=kind, sentence=f"{incumbent} {why}; {best} takes over")
         return apply_switch(before, gone, inputs), kind, gone.sentence
@@ -208,10 +210,6 @@ def _chosen(
     if switch is None:
         return state, ChangeKind.EVIDENCE, f"{incumbent} stays"
     return apply_switch(state, switch, inputs), switch.kind, switch.sentence
-
-
-def _well(inputs: Inputs, members: Sequence[str]) -> list[str]:
-    return [target for target in members if not is_failing(inputs, target)]
 
 
 def _weighted(inputs: Inputs, present: Present, state: State, sharing: Sequence[str]) -> tuple[State, str]:

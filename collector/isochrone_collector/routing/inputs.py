@@ -80,12 +80,12 @@ class Evidence:
     `n` counts probes with a first token, worth `n_eff` independent ones; `histogram` is their TTFT and `censored` the
     limits of timeouts, as bucket → count. `vantages` of the region probe the member and still report. Of these,
     `failing_here` had only failures in their last probes; `failing_vantages` counts such vantages of all regions.
-    `fails_here` is true if all vantages of the region had, for twice as long. `failed_at` is the newest round, if all
-    of the region failed in their last ones, at least twice in all; `answered_at` the newest with an answer. `coverage`
-    is the share of due rounds
-    with a sent probe. `goodput` is the share of requests that kept the limits of the objective (`goodput_n_eff` is
-    their effective number), and `answer_…` the time to the last token of an answer of the length that the objective
-    names. `throttled` is the share of the recent rounds that the provider refused because of their rate.
+    `fails_here` is true if all vantages of the region had, for twice as long. `failed_at` is the newest round, if the
+    last probes of all vantages of the region failed and chance does not explain it; `answered_at` is the newest round
+    with an answer. `coverage` is the share of due rounds with a sent probe. `goodput` is the share of requests that
+    kept the limits of the objective (`goodput_n_eff` is their effective number), and `answer_…` the time to the last
+    token of an answer of the length that the objective names. `throttled` is the share of the recent rounds that the
+    provider refused because of their rate.
     """
 
     target: str

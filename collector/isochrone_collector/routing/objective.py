@@ -5,6 +5,7 @@ their probabilities, and the price exactly. The whole answer, tail and failures 
 differ: by the gap between the intervals of the two members.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, sqrt
 
@@ -67,6 +68,11 @@ def is_failing(inputs: Inputs, target: str) -> bool:
     if success is None or not _fell_below(success, inputs.route.slo.min_success):
         return False
     return success.n * (1 - success.value) >= rules.failures_in_a_row
+
+
+def well(inputs: Inputs, members: Iterable[str]) -> list[str]:
+    """Return the members that do not fail, in order."""
+    return [target for target in members if not is_failing(inputs, target)]
 
 
 def eligible(evidence: Evidence, slo: Slo) -> Eligible:

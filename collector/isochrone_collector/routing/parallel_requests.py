@@ -25,7 +25,7 @@ import numpy as np
 from isochrone_collector.analysis.histogram import buckets_of, values_of
 from isochrone_collector.analysis.stats.binomial import interval_ranks
 from isochrone_collector.routing.inputs import Comparison, Inputs, Rules
-from isochrone_collector.routing.objective import US_PER_MS, is_failing, usd_ms
+from isochrone_collector.routing.objective import US_PER_MS, usd_ms, well
 from isochrone_wire.routes import Hedge, RaceSet
 
 P99_ROUNDS = 299
@@ -195,22 +195,22 @@ _MAX_CANDIDATES = 6
 
 def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
     """Return the best set of `members`, in rank order; `None` while the best healthy one has too few samples."""
-    well = [target for target in members if not is_failing(inputs, target)][:_MAX_CANDIDATES]
-    sets = [chosen for k in range(1, _MAX_RACED + 1) for chosen in combinations(well, k)]
+    candidates = well(inputs, members)[:_MAX_CANDIDATES]
+    sets = [chosen for k in range(1, _MAX_RACED + 1) for chosen in combinations(candidates, k)]
     expected = {chosen: p95_us for chosen in sets if (p95_us := _p95_us(inputs, chosen)) is not None}
-    if not well or (well[0],) not in expected:
+    if not candidates or (candidates[0],) not in expected:
         return None
-    usd = {target: usd_ms(inputs.described(target), inputs.route.objective) for target in well}
+    usd = {target: usd_ms(inputs.described(target), inputs.route.objective) for target in candidates}
     scores = {chosen: p95_us + US_PER_MS * sum(map(usd.__getitem__, chosen)) for chosen, p95_us in expected.items()}
     soonest = min(scores.values())
     near = soonest + max(inputs.rules.margin_us, inputs.rules.margin_share * soonest)
     best = min((chosen for chosen in scores if scores[chosen] <= near), key=lambda one: (len(one), scores[one], one))
-    factor, reason = _cost_factor(inputs, best, first=well[0])
+    factor, reason = _cost_factor(inputs, best, first=candidates[0])
     return RaceSet(
         targets=best,
         expected_p95_us=round(expected[best]),
         usd_factor=factor,
-        reason=reason if len(best) > 1 else _why_alone(best[0], well, expected),
+        reason=reason if len(best) > 1 else _why_alone(best[0], candidates, expected),
     )
 
 

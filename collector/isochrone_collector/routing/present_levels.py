@@ -39,7 +39,7 @@ _DELIVERY_US = 10 * SECOND_US
 # Before any round was seen: a level is equal with this probability, else of this size on average.
 _EQUAL, _SIZE = 0.3, 0.35
 _PRIOR_ROUNDS = 60.0
-# What was learned counts half after 693 rounds.
+# The weight of a round's evidence halves in 693 rounds.
 _KEPT = 0.999
 _LEAST_WEIGHT, _UNLIKELY = -16.0, -9.0
 # Outliers: their share, their standard deviation in units of that of the noise, and at least.
@@ -217,7 +217,7 @@ class _Filter:
         levels = levels * likelihood
         evidence = levels.sum(axis=-1)
         self._levels = levels / evidence[..., np.newaxis]
-        # Of the pairs of m members only m - 1 are independent.
+        # Only m - 1 of the pairs of m members are independent.
         self._learn(np.log(evidence).sum(axis=0) * 2 / self._members, seen)
 
     def _learn(self, evidence: Reals, seen: Flags) -> None:
@@ -245,7 +245,7 @@ class _Filter:
         )
 
     def packed(self, until_at: int) -> PresentLevels:
-        """Return the state. An unlikely kind of noise begins anew with it."""
+        """Return the state, without the levels of unlikely kinds of noise."""
         pairs: dict[str, dict[str, str]] = {}
         is_likely = (self._weights.max(axis=1) >= _UNLIKELY)[:, np.newaxis, np.newaxis]
         kept = np.where(is_likely, self._levels, 0.0)
@@ -271,7 +271,7 @@ def _steady(share: Reals, kept: Reals) -> tuple[Reals, Reals]:
 
 
 def _part(value: Reals, *, none: float, whole: float) -> Reals:
-    """Return how far a value is on the way from `none`, 0, to `all`, 1."""
+    """Return how far a value is on the way from `none`, 0, to `whole`, 1."""
     return np.clip((value - none) / (whole - none), 0.0, 1.0)
 
 

@@ -2,15 +2,17 @@
 
 The rules, in this order:
 
-* *Hard*: the first choice fails: three failures in a row from two vantages, or success certainly below the minimum.
+* *Hard*: the first choice fails: three failures in a row from two vantages, or the last probes of all vantages of the
+  region while they reach another member, or success certainly below the minimum.
 * *Fast*: it certainly misses the objective while a challenger certainly meets it, or a challenger leads by at least a
   quarter of its median.
 * *Soft*: a challenger leads by at least the margin.
 
-A lead is that of the present levels (`present_levels`), by the objective; it must be more probable than not. How soon
-these levels follow the rounds depends on what the route has done so far: members that were equal for hours must show
-more than members that change twice an hour. So no rule has to wait, except for the return of a member that failed while
-it was the first choice: after its k-th failure in a day it is a challenger again after 2^k - 1 epochs, at most twelve.
+A lead is that of the present levels (`present_levels`), by the objective. It must be probable: nine tenths in the first
+rounds of a route, one half later and for a large lead. How soon these levels follow the rounds depends on what the
+route has done so far: members that were equal for hours must show more than members that change twice an hour. So no
+rule has to wait, except for the return of a member that failed while it was the first choice: after its k-th failure in
+a day it is a challenger again after 2^k - 1 epochs, at most twelve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ from isochrone_collector.routing.objective import (
     is_failing,
     lead,
     no_worse_group,
+    well,
 )
 from isochrone_collector.routing.parallel_requests import Gains, Tails, extended, known_gains
 from isochrone_collector.routing.present_levels import Present, PresentLevels
@@ -99,7 +102,7 @@ def present_best(inputs: Inputs, present: Present, members: Sequence[str]) -> st
 def find_switch(state: State, inputs: Inputs, present: Present, members: list[str]) -> Switch | None:
     """Return the switch required by the rules, if any. `members` are in order and include the first choice."""
     incumbent = state.incumbent
-    challengers = [target for target in members if target != incumbent and not is_failing(inputs, target)]
+    challengers = well(inputs, [target for target in members if target != incumbent])
     if incumbent is None or not challengers:
         return None
     waiting = [target for target in challengers if waits_us(state, inputs, target)]
