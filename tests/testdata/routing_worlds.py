@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import isnan
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.history import SeriesLevels
@@ -166,6 +167,38 @@ def target(place: int, *, every_us: int = EVERY_US) -> Target:
     )
 
 
+def probe_table(
+    members: Sequence[str],
+    regions: Sequence[str],
+    *,
+    member: ArrayLike,
+    vantage_id: ArrayLike,
+    round_at: ArrayLike,
+    kind: ArrayLike,
+    ttft_us: ArrayLike,
+    region: ArrayLike = 0,
+) -> ProbeTable:
+    """Return punctual probes without round trip and speed, a row each; by default all of the first region."""
+    rounds, values = np.asarray(round_at, np.int64), np.asarray(ttft_us, np.float64)
+    unknown = np.full(len(values), np.nan)
+    return ProbeTable(
+        members=tuple(members),
+        regions=tuple(regions),
+        member=np.asarray(member, np.int64),
+        region=np.broadcast_to(np.asarray(region, np.int64), rounds.shape),
+        vantage_id=np.asarray(vantage_id, np.int64),
+        round_at=rounds,
+        kind=np.asarray(kind, np.int8),
+        ttft_us=values,
+        censored=np.zeros(len(values), np.bool_),
+        rtt_us=unknown,
+        tokens_per_second=unknown,
+        comparable=np.ones(len(values), np.bool_),
+        answer_from_us=values,
+        first_chunk_tokens=np.ones(len(values)),
+    )
+
+
 def plan_of(
     *targets: Target, slo: Slo | None = None, route: Route | None = None, version: int = 1, control: str = ""
 ) -> Plan:
@@ -281,21 +314,15 @@ class RoutingSimulation:
         return np.asarray(drift)
 
     def _probe_table(self, rows: Reals) -> ProbeTable:
-        return ProbeTable(
-            members=tuple(one.name for one in self.plan.targets),
-            regions=tuple(f"r{place}" for place in range(self.regions)),
-            member=rows[0].astype(np.int64),
-            region=rows[1].astype(np.int64),
-            vantage_id=rows[2].astype(np.int64) + 100,
-            round_at=rows[3].astype(np.int64),
-            kind=rows[4].astype(np.int8),
+        return probe_table(
+            [one.name for one in self.plan.targets],
+            [f"r{place}" for place in range(self.regions)],
+            member=rows[0],
+            region=rows[1],
+            vantage_id=rows[2] + 100,
+            round_at=rows[3],
+            kind=rows[4],
             ttft_us=rows[5],
-            censored=np.zeros(rows.shape[1], np.bool_),
-            rtt_us=np.full(rows.shape[1], np.nan),
-            tokens_per_second=np.full(rows.shape[1], np.nan),
-            comparable=np.ones(rows.shape[1], np.bool_),
-            answer_from_us=rows[5],
-            first_chunk_tokens=np.ones(rows.shape[1]),
         )
 
     def replan(self, plan: Plan) -> None:

@@ -29,7 +29,7 @@ from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH
 from isochrone_collector.routing.inputs_builder import build_inputs, rules_of
 from isochrone_collector.routing.switch import State
 from isochrone_wire.model import SECOND_US
-from testdata.routing_worlds import START_AT, plan_of, target
+from testdata.routing_worlds import START_AT, plan_of, probe_table, target
 
 SEED, TUNING_SEED = 20261127, 1
 # A regret below this is small, in milliseconds: the ratio to another small one says nothing.
@@ -101,27 +101,16 @@ def _tables(found: Course, names: list[str], epoch_us: int, window_us: int) -> I
         at = start_at + (epoch + 1) * epoch_us
         until = (epoch + 1) * ROUNDS_PER_EPOCH
         own = slice(max(until - window_us // every_us, 0) * each, until * each)
-        timed = np.where(kind[own] == int(Kind.OK), values[own], np.nan)
-        count = len(timed)
-        yield (
-            at,
-            ProbeTable(
-                members=tuple(names),
-                regions=("r0",),
-                member=members[own],
-                region=np.zeros(count, np.int64),
-                vantage_id=vantages[own] + 100,
-                round_at=start_at + rounds[own] * every_us,
-                kind=kind[own].astype(np.int8),
-                ttft_us=timed,
-                censored=np.zeros(count, np.bool_),
-                rtt_us=np.full(count, np.nan),
-                tokens_per_second=np.full(count, np.nan),
-                comparable=np.ones(count, np.bool_),
-                answer_from_us=timed,
-                first_chunk_tokens=np.ones(count),
-            ),
+        probes = probe_table(
+            names,
+            ["r0"],
+            member=members[own],
+            vantage_id=vantages[own],
+            round_at=start_at + rounds[own] * every_us,
+            kind=kind[own],
+            ttft_us=np.where(kind[own] == int(Kind.OK), values[own], np.nan),
         )
+        yield at, probes
 
 
 def simple(found: Course, parameters: Mapping[str, tuple[float, float]]) -> dict[str, Outcome]:

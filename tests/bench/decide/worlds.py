@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.truth.series import chained
 from isochrone_collector.analysis.stats.arrays import Flags, Reals
 
 BASE_MS = 350.0
@@ -140,9 +141,8 @@ def _noise(world: World, shape: tuple[int, int, int], chance: np.random.Generato
 
 
 def _autoregressive(noise: Reals, kept: float) -> Reals:
-    for place in range(1, len(noise) if kept else 0):
-        noise[place] = kept * noise[place - 1] + np.sqrt(1 - kept**2) * noise[place]
-    return noise
+    noise[0] /= np.sqrt(1 - kept**2)
+    return chained(noise, kept, axis=0)
 
 
 def _outages(world: World, rounds: int, chance: np.random.Generator) -> Flags:

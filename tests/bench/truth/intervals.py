@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.truth.series import ROUNDS_PER_HOUR, SERIES, TAILS, ragged_of
-from isochrone_collector.analysis.distribution import OutcomeCounts, Values
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values
 from isochrone_collector.analysis.history import (
     HOURS,
     NO_HISTORY,
@@ -20,7 +20,7 @@ from isochrone_collector.analysis.history import (
     above_quantile,
 )
 from isochrone_collector.analysis.leaderboard import Entry, standings
-from isochrone_collector.analysis.stats.arrays import Reals
+from isochrone_collector.analysis.stats.arrays import Flags, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent
 from isochrone_collector.analysis.stats.shifts import Shifts, paired_shifts
@@ -32,7 +32,7 @@ QUANTILE_ROWS = 500
 _TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
 _Z = 1.959964
 _MEDIAN = 0.5
-_REGION = "here"
+REGION = "here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,29 +175,29 @@ def _ranked_coverage(case: Case, seed: int) -> Coverage:
     if case.has_history:
         levels = _shares_below(past, limit) if case.is_success else _exceedances_of(past, case.share)
         history = _history(levels, quantity)
-    lines = standings([_entry(place, own, limit) for place, own in enumerate(window)], history=history)
+    entries = [entry_of(place, Values.uncensored(own), succeeded=own <= limit) for place, own in enumerate(window)]
+    lines = standings(entries, history=history)
     return _covered(case, [_interval(case, line) for line in lines], case.share if case.is_success else limit)
 
 
-def _entry(target_id: int, values: Reals, limit: float) -> Entry:
-    """A target of which the requests up to a limit succeed."""
-    succeeded = values <= limit
+def entry_of(target_id: int, content: Distribution, *, succeeded: Flags, is_summary: bool = False) -> Entry:
+    """Return a target with these TTFTs, and the requests that succeeded, one per round; a summary has only counts."""
     return Entry(
         target_id=target_id,
-        region=_REGION,
+        region=REGION,
         target=f"{target_id:04}",
         provider="p",
         model="m",
-        values={Metric.TTFT: Values.uncensored(values)},
+        values={Metric.TTFT: content},
         outcome_counts=OutcomeCounts(ok=int(succeeded.sum()), failed=int((~succeeded).sum())),
-        hours=len(values) / ROUNDS_PER_HOUR,
-        succeeded=succeeded,
+        hours=len(succeeded) / ROUNDS_PER_HOUR,
+        succeeded=None if is_summary else succeeded,
     )
 
 
 def _history(levels: Levels, quantity: Quantity) -> History:
     rows = len(levels.values)
-    series = {(place, _REGION): place for place in range(rows)}
+    series = {(place, REGION): place for place in range(rows)}
     return History(
         levels={quantity: SeriesLevels(series=series, from_at=np.zeros(rows, dtype=np.int64), levels=levels)}
     )

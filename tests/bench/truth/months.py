@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.truth.intervals import REGION, entry_of
 from bench.truth.series import ROUNDS_PER_HOUR, Series, drifting, independent
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import OutcomeCounts
@@ -28,7 +29,6 @@ _MONTH_HOURS = 720
 _MEDIAN_US, _DEVIATION = 350_000.0, 0.35
 _SUCCEED = 0.9
 _LIMIT = 1.2815516
-_REGION = "here"
 _DAY = float(np.exp(-1 / (24 * ROUNDS_PER_HOUR)))
 
 _WORLDS: dict[str, Series] = {
@@ -64,19 +64,8 @@ def _error(latencies_ms: Reals, limit_ms: int) -> float:
 
 
 def _entry(target_id: int, values: Reals) -> Entry:
-    content = histogram.pack(_MEDIAN_US * np.exp(_DEVIATION * values))
-    succeeded = int((values <= _LIMIT).sum())
-    return Entry(
-        target_id=target_id,
-        region=_REGION,
-        target=f"{target_id:04}",
-        provider="p",
-        model="m",
-        values={Metric.TTFT: histogram.merge([content], [b""], [0], of=1).group(0)},
-        outcome_counts=OutcomeCounts(ok=succeeded, failed=len(values) - succeeded),
-        hours=float(_MONTH_HOURS),
-        succeeded=None,
-    )
+    content = histogram.merge([histogram.pack(_MEDIAN_US * np.exp(_DEVIATION * values))], [b""], [0], of=1).group(0)
+    return entry_of(target_id, content, succeeded=values <= _LIMIT, is_summary=True)
 
 
 def _history(values: Reals) -> History:
@@ -91,7 +80,7 @@ def _levels(flags: Flags) -> SeriesLevels:
     shares = flags.reshape(len(flags), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
     noise = shares.mean() * (1 - shares.mean()) / ROUNDS_PER_HOUR
     return SeriesLevels(
-        series={(row, _REGION): row for row in range(len(flags))},
+        series={(row, REGION): row for row in range(len(flags))},
         from_at=np.zeros(len(flags), dtype=np.int64),
         levels=Levels(values=shares, noise=np.full(len(flags), noise)),
     )

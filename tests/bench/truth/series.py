@@ -17,11 +17,14 @@ _WARM_UP = 400
 
 def autoregressive(chance: np.random.Generator, rows: int, n: int, correlation: float) -> Reals:
     """Return stationary series in which neighbours correlate by `correlation`."""
+    return chained(chance.standard_normal((rows, _WARM_UP + n)), correlation, axis=1)[:, _WARM_UP:]
+
+
+def chained(noise: Reals, correlation: float, *, axis: int) -> Reals:
+    """Return noise with that correlation of neighbours along an axis. Its first values have not yet the variance 1."""
     from scipy.signal import lfilter  # its import takes a second, which each worker of the tests would spend
 
-    noise = chance.standard_normal((rows, _WARM_UP + n))
-    chained = lfilter([np.sqrt(1 - correlation**2)], [1, -correlation], noise, axis=1)
-    return np.asarray(chained[:, _WARM_UP:])
+    return np.asarray(lfilter([np.sqrt(1 - correlation**2)], [1, -correlation], noise, axis=axis))
 
 
 def independent(chance: np.random.Generator, rows: int, n: int) -> Reals:

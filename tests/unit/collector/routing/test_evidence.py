@@ -16,7 +16,7 @@ from isochrone_collector.routing.switch import State
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Plan, Route, Slo
-from testdata.routing_worlds import RULES, target_named
+from testdata.routing_worlds import RULES, probe_table, target_named
 from testdata.series import SERIES
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
@@ -28,22 +28,16 @@ COLUMNS = [field.name for field in fields(ProbeTable) if field.name not in ("mem
 def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> ProbeTable:
     """Rows of (member, vantage, round, kind, TTFT in milliseconds), all of one region."""
     member, vantage, rounds, kinds, ttft_ms = zip(*rows, strict=True)
-    return ProbeTable(
-        members=("a", "b"),
-        regions=("eu",),
-        member=np.array(member),
-        region=np.zeros(len(rows), np.int64),
-        vantage_id=np.array(vantage),
+    found = probe_table(
+        ["a", "b"],
+        ["eu"],
+        member=member,
+        vantage_id=vantage,
         round_at=np.array(rounds) * EVERY_US,
-        kind=np.array(kinds, np.int8),
+        kind=kinds,
         ttft_us=np.array(ttft_ms) * 1000,
-        censored=np.full(len(rows), censored),
-        rtt_us=np.full(len(rows), NAN),
-        tokens_per_second=np.full(len(rows), NAN),
-        comparable=np.ones(len(rows), np.bool_),
-        answer_from_us=np.array(ttft_ms) * 1000,
-        first_chunk_tokens=np.ones(len(rows)),
     )
+    return replace(found, censored=np.full(len(rows), censored))
 
 
 def gathered(probes: ProbeTable, *, suspected: frozenset[int] = frozenset(), slo: Slo = NO_OBJECTIVE) -> Evidence:
