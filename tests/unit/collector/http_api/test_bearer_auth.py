@@ -5,11 +5,12 @@ from typing import cast
 
 import httpx
 import pytest
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.http_api.bearer_auth import BearerAuth
+from isochrone_collector.http_api.bearer_auth import BearerAuth, session_token
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_wire.workloads import MAX_NAME_CHARS
@@ -95,3 +96,33 @@ async def test_a_refused_method_is_cut_in_the_log() -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
             assert (await client.request("X" * 10_000, "/v1/routes")).status_code == 401
     assert [len(line["method"]) for line in lines] == [MAX_NAME_CHARS]
+
+
+@pytest.mark.parametrize(
+    ("cookies", "token"),
+    [
+        (["isochrone-session=abc-_"], "abc-_"),
+        (["other=1; isochrone-session=abc; more=2"], "abc"),
+        (["other=1", "isochrone-session=abc"], "abc"),
+        (["isochrone-session=abc; isochrone-session=def"], "abc"),
+        (["isochrone-session=a=b"], "a=b"),
+        (["__Host-isochrone-session=abc"], ""),
+        (["isochrone-session"], ""),
+        ([";;=;"], ""),
+        ([], ""),
+    ],
+)
+def test_a_session_is_in_its_own_cookie(cookies: list[str], token: str) -> None:
+    """Other cookies of the same host do not matter; the first of two counts."""
+    assert session_token(request_with(cookies)) == token
+
+
+def test_cookies_are_read_in_linear_time() -> None:
+    """Nothing is unquoted: Python takes quadratic time for that, seconds for the largest head."""
+    assert session_token(request_with(['isochrone-session="a\\"b"'])) == '"a\\"b"'
+
+
+def request_with(cookies: list[str]) -> Request:
+    """Return a request with these headers."""
+    headers = [(b"cookie", cookie.encode()) for cookie in cookies]
+    return Request({"type": "http", "scheme": "http", "path": "/", "server": ("localhost", 80), "headers": headers})
