@@ -85,7 +85,8 @@ CREATE TABLE drift_event (
     after double precision NOT NULL,
     p_value double precision NOT NULL,
     n_before integer NOT NULL,
-    n_after integer NOT NULL
+    n_after integer NOT NULL,
+    may_be_weekly boolean NOT NULL
 );
 
 COMMENT ON TABLE drift_event IS 'Lasting changes of a metric of a target as seen from a region.';

@@ -218,7 +218,9 @@ class RateLimitList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftEvent:
-    """A lasting change of a metric: medians of the rounds before and after, and the p-value of a permutation test."""
+    """A lasting change of a metric: medians of the rounds before and after, and the p-value of a permutation test. It
+    `may_be_weekly` if the weekly cycle was not known yet.
+    """
 
     target: str
     provider: str
@@ -233,6 +235,7 @@ class DriftEvent:
     p_value: float
     n_before: int
     n_after: int
+    may_be_weekly: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

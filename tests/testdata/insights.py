@@ -179,6 +179,7 @@ DRIFT = DriftList(
             p_value=0.001,
             n_before=1320,
             n_after=120,
+            may_be_weekly=True,
         ),
     ),
     watched=4,

@@ -199,6 +199,7 @@ def drift_page(answer: insights.DriftList) -> Page[insights.DriftEvent]:
                 lambda row: f"≤ {_SMALLEST_P}" if row.p_value <= _SMALLEST_P else f"{row.p_value:.3f}",
                 priority=3,
             ),
+            Column("may be", lambda row: "weekly" if row.may_be_weekly else "", priority=2),
             Column("rounds", lambda row: str(row.n_before), unit="before", priority=4),
             Column("rounds", lambda row: str(row.n_after), unit="after", priority=4),
         ),

@@ -36,6 +36,7 @@ class DriftRow(SeriesKey):
     p_value: float
     n_before: int
     n_after: int
+    may_be_weekly: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -287,6 +287,7 @@ CREATE TABLE drift_event (
     p_value double precision NOT NULL,
     n_before integer NOT NULL,
     n_after integer NOT NULL,
+    may_be_weekly boolean NOT NULL,
     PRIMARY KEY (target_id, region, metric, changed_at)
 );
 COMMENT ON TABLE drift_event IS 'Lasting changes of a metric of a target as seen from a region.';

@@ -56,17 +56,19 @@ WHERE target_id = %(target_id)s AND region = %(region)s AND metric = %(metric)s
 -- Record a change.
 -- name: insert_change
 INSERT INTO drift_event (
-    target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after
+    target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after,
+    may_be_weekly
 )
 VALUES (
     %(target_id)s, %(region)s, %(metric)s, %(changed_at)s, %(detected_at)s, %(before)s, %(after)s, %(p_value)s,
-    %(n_before)s, %(n_after)s
+    %(n_before)s, %(n_after)s, %(may_be_weekly)s
 )
 ON CONFLICT DO NOTHING
 
 -- The changes that began in a window, newest first.
 -- name: changes_of_window
-SELECT target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after
+SELECT
+    target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after, may_be_weekly
 FROM drift_event
 WHERE changed_at >= %(from_at)s AND changed_at < %(until_at)s
     AND target_id = ANY(%(target_ids)s::bigint[])

@@ -141,6 +141,7 @@ def test_a_rise_in_what_is_pushed_becomes_an_alert(
     assert (event.target, event.region, event.metric) == ("sim/b", "us-east-2", Metric.TTFT)
     assert abs(event.changed_at - past.round_at(CHANGED)) <= 3 * EVERY_US
     assert event.change_percent == pytest.approx(30, abs=10)
+    assert event.may_be_weekly
     assert (found.watched, found.too_short) == (4, 0)
     [told] = receiver.received
     assert told.body["type"] == "isochrone.drift"

@@ -151,7 +151,7 @@ async def test_the_newest_change_begins_the_window(world: World) -> None:
     async with world.local.database.connection() as connection:
         for metric, at in (("ttft", changed), ("ttft", changed - HOUR_US), ("e2e", changed + 60 * SECOND_US)):
             await connection.execute(
-                "INSERT INTO drift_event VALUES (%s, 'sg', %s, to_timestamp(%s / 1e6), now(), 1, 2, 0.01, 30, 30)",
+                "INSERT INTO drift_event VALUES (%s, 'sg', %s, to_timestamp(%s / 1e6), now(), 1, 2, 1, 30, 30, false)",
                 (world.id_of("a"), metric, at),
             )
     found = await world.asked()

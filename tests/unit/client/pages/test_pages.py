@@ -639,6 +639,14 @@ def test_a_change_of_speed_is_in_tokens_per_second() -> None:
     assert numbers[numbers.index("-30.0") - 2 :][:2] == ["60", "42"]
 
 
+def test_a_change_that_may_be_weekly_is_marked() -> None:
+    """Its row has the word; without such a change the column is left out."""
+    known = replace(DRIFT.events[0], may_be_weekly=False)
+    for events, marks in (((known, *DRIFT.events), 1), ((known,), 0)):
+        text = renderer("table").whole(alerts.drift_page(replace(DRIFT, events=events)), RenderOptions())
+        assert text.split().count("weekly") == marks
+
+
 def test_no_change_is_an_answer(observatory: FakeCollector) -> None:
     """If no watched series changed, the exit code is 0 and a message is on stderr."""
     observatory.drift = replace(DRIFT, events=())

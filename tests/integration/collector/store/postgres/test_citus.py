@@ -221,11 +221,13 @@ async def test_a_push_uses_one_connection_to_each_worker(database_url: str) -> N
     """Rows of all shards are written over one connection to each worker, so that a commit has one participant there."""
     database = Database(database_url)
     await database.open()
-    columns = "target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after"
+    columns = (
+        "target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after, may_be_weekly"
+    )
     async with database.transaction() as connection:
         async with connection.cursor() as cursor, cursor.copy(f"COPY drift_event ({columns}) FROM STDIN") as stream:
             for target_id in range(100):
-                await stream.write_row((target_id, "us", "ttft", "2026-01-01", "2026-01-01", 1, 2, 0.1, 9, 9))
+                await stream.write_row((target_id, "us", "ttft", "2026-01-01", "2026-01-01", 1, 2, 0.1, 9, 9, False))
         with psycopg.connect(database_url) as observer:
             connections = observer.execute(WRITING).fetchall()
     await database.close()
