@@ -52,7 +52,7 @@ def comparisons_of(
     pairs = list(combinations(members, 2))
     if not pairs:
         return []
-    rounds = cache(partial(_first_rounds, probes, _vantages(probes)))
+    rounds = cache(partial(_first_rounds, probes, _Cells.of(probes)))
     slots = [max(slot_us[left], slot_us[right]) for left, right in pairs]
     shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
     joint = [_paired(rounds, *pair, 1) for pair in pairs]
@@ -98,15 +98,14 @@ class _Pairs:
 
 def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
     """Return the rounds of `members`, given the probes of one region; of a burst the median counts."""
-    vantages, place = _vantages(probes)
-    cells = probes.round_at * vantages + place
-    series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
+    cells = _Cells.of(probes)
+    series = {probes.members[member]: _ranked_series(probes, cells.at(probes.round_at), member) for member in members}
     found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
     columns = {}
     for name, (own, values) in series.items():
         buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
         columns[name] = tuple(buckets.get(cell) for cell in found.tolist())
-    return JointRounds(round_at=tuple((found // vantages).tolist()), ttft=columns)
+    return JointRounds(round_at=tuple(cells.slot_at(found).tolist()), ttft=columns)
 
 
 def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
@@ -143,24 +142,39 @@ def _paired(rounds: _Rounds, left: int, right: int, slot_us: int) -> _Pairs:
     )
 
 
-def _vantages(probes: ProbeTable) -> tuple[int, Integers]:
-    """Return the number of vantages, at least 1, and the place of each probe's among them."""
-    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
-    return max(len(vantages), 1), place
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Numbers that each stand for a slot and a vantage: `place` is that of each probe's among the `vantages`. Slots are
+    counted from that of `first_at`, because an instant times thousands of vantages would need more than 64 bits.
+    """
+
+    vantages: int
+    place: Integers
+    first_at: int
+
+    @classmethod
+    def of(cls, probes: ProbeTable) -> "_Cells":
+        vantages, place = np.unique(probes.vantage_id, return_inverse=True)
+        return cls(max(len(vantages), 1), place, int(probes.round_at.min()) if len(probes) else 0)
+
+    def at(self, round_at: Integers, slot_us: int = 1) -> Integers:
+        return (round_at // slot_us - self.first_at // slot_us) * self.vantages + self.place
+
+    def slot_at(self, cells: Integers, slot_us: int = 1) -> Integers:
+        return (cells // self.vantages + self.first_at // slot_us) * slot_us
 
 
-def _first_rounds(probes: ProbeTable, places: tuple[int, Integers], member: int, slot_us: int) -> _FirstRounds:
-    vantages, place = places
+def _first_rounds(probes: ProbeTable, cells: _Cells, member: int, slot_us: int) -> _FirstRounds:
     own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    cells = probes.round_at // slot_us * vantages + place
-    rounds_at, values, limits, within = (of[own] for of in (probes.round_at, probes.ttft_us, probes.censored, cells))
+    of_own = (probes.round_at, probes.ttft_us, probes.censored, cells.at(probes.round_at, slot_us))
+    rounds_at, values, limits, within = (of[own] for of in of_own)
     order = np.argsort(rounds_at, kind="stable")
     _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
     early = order[rounds_at[order] == rounds_at[order][first][inverse]]
     found, medians = _medians(within[early], values[early])
     return _FirstRounds(
         cells=found,
-        slot_at=found // vantages * slot_us,
+        slot_at=cells.slot_at(found, slot_us),
         ttft_us=medians,
         limits=_medians(within[early], limits[early].astype(np.float64))[1] > 0,
     )

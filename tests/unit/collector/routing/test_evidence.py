@@ -16,7 +16,7 @@ from isochrone_collector.routing.switch import State
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Plan, Route, Slo
-from testdata.routing_worlds import RULES, probe_table, target_named
+from testdata.routing_worlds import RULES, START_AT, probe_table, target_named
 from testdata.series import SERIES
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
@@ -383,6 +383,16 @@ def test_joint_rounds_are_of_one_vantage_and_instant() -> None:
     rounds_at, ttft_us = found.of("a", "b")
     assert rounds_at.tolist() == [0, 2 * EVERY_US]
     assert ttft_us == pytest.approx(np.array([[300e3, 200e3], [100e3, 700e3]]), rel=0.01)
+
+
+def test_thousands_of_vantages_fit_64_bits() -> None:
+    """Rounds of today keep their instants with more vantages than 2^63 microseconds have room for."""
+    vantages = 6_000
+    rows = seen(*((member, vantage, 0, OK, 100.0 * (member + 1)) for member in (0, 1) for vantage in range(vantages)))
+    rows = replace(rows, round_at=np.full(2 * vantages, START_AT))
+    assert set(joint_rounds(rows, [0, 1]).round_at) == {START_AT}
+    (found,) = comparisons_of(rows, [0, 1], slot_us=[1, 1], rules=RULES)
+    assert (found.n, found.joint, found.window and found.window.estimate) == (vantages, vantages, -100_000.0)
 
 
 def difficult(name: str) -> ProbeTable:
