@@ -279,39 +279,58 @@ _NEVER = -1
 _FIRST_ROUNDS = 96
 
 
+_Values = tuple[Integers, Reals]
+"""Rounds, ascending, and their values."""
+
+_NO_VALUES: _Values = np.empty(0, dtype=np.int64), np.empty(0)
+
+
 class SeriesState:
     """The state of one series. `changes` are the first rounds of its known changes."""
 
     def __init__(self, changes: Iterable[int] = ()) -> None:
         self.changes = tuple(sorted(changes))
-        self.rounds: Integers = np.empty(0, dtype=np.int64)
-        self.values: Reals = np.empty(0)
-        self._hours: Integers = np.empty(0, dtype=np.int64)
-        self._levels: Reals = np.empty(0)
+        self.rounds, self.values = self._exact = self._limits = _NO_VALUES
+        self._hours, self._levels = _NO_VALUES
         self._examined_until = _NEVER
         self._seasonality: tuple[int, Reals | None] = (_NEVER, None)
 
     def add(self, rounds: Integers, values: Reals, censored: Flags | None = None) -> None:
-        """Add rounds with their medians; values that are unknown or not above zero are skipped, and so are `censored`
-        ones, lower bounds, that do not exceed the level: a probe given up early is not fast.
+        """Add rounds with their medians. Values that are unknown or not above zero are skipped; `censored` ones are
+        lower bounds, and count as long as they exceed the level: a probe given up early is not fast.
         """
         known = np.isfinite(values) & (values > 0)
-        if censored is not None:
-            known &= ~censored | (values > self._level(rounds[known & ~censored], values[known & ~censored]))
         if not known.any():
             return
-        first_hour = int(rounds[known].min()) // HOUR_US * HOUR_US
-        rounds, values = _merged(self.rounds, self.values, rounds[known], values[known])
-        begin = int(np.searchsorted(rounds, first_hour))
-        self._update_hours(rounds[begin:], values[begin:], is_whole=begin > 0)
-        # Copies, because a slice would keep the whole array alive.
-        self.rounds, self.values = rounds[-MAX_ROUNDS:].copy(), values[-MAX_ROUNDS:].copy()
+        is_limit = known & (False if censored is None else censored)
+        is_exact = known & ~is_limit
+        exact = _merged(*self._exact, rounds[is_exact], values[is_exact])
+        limits = self._limits
+        first_at = int(rounds[known].min())
+        if len(limits[0]) or is_limit.any():
+            limits = _merged(*limits, rounds[is_limit], values[is_limit])
+            # The newer value of a round may be of the other kind. A level may have moved in all hours with limits.
+            exact = _chosen(exact, ~np.isin(exact[0], rounds[is_limit]))
+            limits = _chosen(limits, ~np.isin(limits[0], rounds[is_exact]) & (limits[0] >= self._whole_from))
+            first_at = min([first_at, *limits[0][:1].tolist()])
+        counted = self._counted(exact, limits)
+        begin = int(np.searchsorted(counted[0], first_at // HOUR_US * HOUR_US))
+        self._update_hours(*_chosen(counted, slice(begin, None)), limited=limits[0])
+        self._exact, self._limits = _newest(exact), _newest(limits)
+        self.rounds, self.values = self._exact if counted is exact else _newest(counted)
 
-    def _level(self, rounds: Integers, values: Reals) -> float:
-        """Return the median since the newest change, new values included; infinite without values."""
-        begin = max(self.changes, default=_NEVER)
-        since = np.concatenate([self.values[self.rounds >= begin], values[rounds >= begin]])
-        return float(np.median(since)) if len(since) else np.inf
+    def _counted(self, exact: _Values, limits: _Values) -> _Values:
+        """Return the exact values, and the limits above the level between the changes around them: the median of the
+        exact values there, or before. Without such values none is above.
+        """
+        if not len(limits[0]):
+            return exact
+        changes, level, levels = np.array(self.changes, dtype=np.int64), np.inf, list[float]()
+        for part in np.split(exact[1], np.searchsorted(exact[0], changes)):
+            level = float(np.median(part)) if len(part) else level
+            levels.append(level)
+        is_above = limits[1] > np.array(levels)[np.searchsorted(changes, limits[0], side="right")]
+        return _merged(*exact, *_chosen(limits, is_above))
 
     @property
     def every_us(self) -> int:
@@ -357,20 +376,40 @@ class SeriesState:
         weekly = estimate_weekly(self._hours[ages > 0], self._levels[ages > 0], daily)
         return daily if weekly is None else weekly
 
-    def _update_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
-        """Update the median of each hour; the first hour only if its beginning is kept, or it has no median yet."""
+    @property
+    def _whole_from(self) -> int:
+        """The first hour all of whose rounds are in memory."""
+        rounds, _ = self._exact
+        return int(rounds[0]) // HOUR_US * HOUR_US + HOUR_US if len(rounds) == MAX_ROUNDS else 0
+
+    def _update_hours(self, rounds: Integers, values: Reals, *, limited: Integers) -> None:
+        """Update the median of each hour. One that is not whole in memory keeps its median; one with `limited` rounds
+        that no longer count may have none.
+        """
         hours, first = np.unique(rounds // HOUR_US * HOUR_US, return_index=True)
         levels = medians_within(np.log(values), np.diff(first, append=len(values)))
-        if not is_whole and hours[0] in self._hours:
-            hours, levels = hours[1:], levels[1:]
-        hours, levels = _merged(self._hours, self._levels, hours, levels)
-        kept = hours > rounds[-1] - (MAX_WEEKS * 7 + 1) * DAY_US
+        if not (is_new := hours >= self._whole_from).all():
+            is_new |= ~np.isin(hours, self._hours)
+        known = self._hours, self._levels
+        if len(limited):
+            known = _chosen(known, ~np.isin(self._hours, limited // HOUR_US * HOUR_US))
+        hours, levels = _merged(*known, hours[is_new], levels[is_new])
+        kept = hours > hours.max(initial=0) - (MAX_WEEKS * 7 + 1) * DAY_US
         self._hours, self._levels = hours[kept], levels[kept]
 
 
-def _merged(rounds: Integers, values: Reals, more: Integers, of_more: Reals) -> tuple[Integers, Reals]:
+def _merged(rounds: Integers, values: Reals, more: Integers, of_more: Reals) -> _Values:
     """Merge rounds in order; a repeated round gets its newer value."""
     every = np.concatenate([more, rounds])
     # `unique` keeps the first of equal ones.
     ordered, places = np.unique(every, return_index=True)
     return ordered, np.concatenate([of_more, values])[places]
+
+
+def _chosen(values: _Values, places: Flags | slice) -> _Values:
+    return values[0][places], values[1][places]
+
+
+def _newest(values: _Values) -> _Values:
+    # Copies, because a slice would keep the whole array alive.
+    return values[0][-MAX_ROUNDS:].copy(), values[1][-MAX_ROUNDS:].copy()

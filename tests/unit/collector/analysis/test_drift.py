@@ -245,6 +245,36 @@ def test_rounds_may_come_in_any_order_and_again() -> None:
     assert (crooked.values == straight.values).all()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_limits_may_come_in_any_order(seed: int) -> None:
+    """Whether a timeout near the level counts depends on all rounds, not on those that came before it."""
+    rng = np.random.default_rng(seed)
+    rounds = QUIET.rounds(3)
+    censored = rng.random(len(rounds)) < 0.3
+    values = 10_000 * np.exp(rng.normal(0, np.where(censored, 0.05, 0.4)))
+    straight, crooked = SeriesState([int(rounds[300])]), SeriesState([int(rounds[300])])
+    straight.add(rounds, values, censored)
+    # An early median of some rounds was of the other kind.
+    crooked.add(rounds[:100], np.full(100, 10_000.0), ~censored[:100])
+    for part in map(np.sort, np.array_split(rng.permutation(len(rounds)), 30)):
+        crooked.add(rounds[part], values[part], censored[part])
+    for name in ("rounds", "values", "_hours", "_levels"):
+        assert getattr(crooked, name).tolist() == getattr(straight, name).tolist()
+    assert 0 < np.isin(rounds[censored], straight.rounds).mean() < 1
+
+
+def test_the_end_of_timeouts_is_a_change() -> None:
+    """Timeouts above the level before count while nothing else is measured, so that the return is found."""
+    rounds = QUIET.rounds(4)
+    values, censored = QUIET.values(rounds, 3), np.zeros(len(rounds), dtype=bool)
+    values[-40:-20], censored[-40:-20] = 60e6, True
+    state, found = SeriesState(), list[Change]()
+    for begin, end in ((0, -40), (-40, -20), (-20, None)):
+        state.add(rounds[begin:end], values[begin:end], censored[begin:end])
+        found += state.detect()
+    assert [change.after > change.before for change in found] == [True, False]
+
+
 def test_memory_is_bounded() -> None:
     """Only the newest rounds are kept, up to the maximum."""
     nature = replace(QUIET, every_s=60)
