@@ -1,4 +1,4 @@
-"""Durations in microseconds, and in written form (`500ms`, `30s`, `5m`, `1h`, `1d`)."""
+"""Durations and the last instant in microseconds, and durations in written form (`500ms`, `30s`, `5m`, `1h`, `1d`)."""
 
 import re
 
@@ -6,6 +6,9 @@ SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
+
+MAX_INSTANT_AT = 253_402_300_799_000_000
+"""The end of the year 9999: the last that RFC 3339 can write, well inside what PostgreSQL's timestamptz holds."""
 
 _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 # Upper limit of each unit in microseconds, the unit in microseconds, its symbol.

@@ -18,13 +18,13 @@ from isochrone_collector.auth.limits import address_key
 from isochrone_collector.grpc_api.responses import Context, answer
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.ingest.validation import MAX_INSTANT_AT
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.queries import fleet
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.store import audit
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import codec
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import AuditTrail, Receipt, Renewed
 from isochrone_wire.v1 import fleet_pb2, operations_pb2

@@ -20,6 +20,7 @@ from isochrone_collector.analysis.time_series import MAX_POINTS
 from isochrone_collector.errors import BadRequest
 from isochrone_wire import durations
 from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.queries.windows import WindowError, parse_window
 from isochrone_wire.text import same_name, shortened, unknown
@@ -32,7 +33,6 @@ MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
 USUAL_WINDOW = "24h"
 MILLISECOND_US = 1_000
 JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
-_MAX_COUNT = 2**63 - 1
 _MAX_FIELDS = 500
 _MAX_SHOWN = 200
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -58,17 +58,19 @@ def choice(values: Values, name: str, known: Collection[str]) -> str | None:
     return found
 
 
-def count(text: str, *, name: str, what: str = "a whole number") -> int:
-    """Parse a whole number from 0 to 2^63 - 1, 0 if empty."""
+def count(text: str, *, name: str, what: str = "a whole number", most: int = 2**63 - 1) -> int:
+    """Parse a whole number from 0 to `most`, 0 if empty."""
     if not text:
         return 0
-    if _DIGITS.fullmatch(text) is None or int(text) > _MAX_COUNT:
+    if _DIGITS.fullmatch(text) is None or int(text) > most:
         raise BadRequest(f"{name}: {text[:40]!r} is not {what}")
     return int(text)
 
 
 generation = partial(count, what="a generation (a whole number)")
 """Parse the number of a table as `count` does."""
+microseconds = partial(count, what="an instant (microseconds since 1970)", most=MAX_INSTANT_AT)
+"""Parse an instant in microseconds since the epoch as `count` does."""
 
 
 def seconds_us(text: str, *, name: str) -> int:
@@ -107,12 +109,14 @@ def instant(text: str, *, name: str) -> int:
         return 0
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
-        since = moment - _EPOCH
+        at = (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(
             f"{name}: {text[:40]!r} is not an instant with offset, such as 2026-11-21T08:00:00Z"
         ) from error
-    return since // timedelta(microseconds=1)
+    if not 0 <= at <= MAX_INSTANT_AT:
+        raise BadRequest(f"{name}: {text[:40]!r} is not between the years 1970 and 9999")
+    return at
 
 
 def parsed(parse: Callable[..., Any]) -> Callable[[Values, str], Any]:

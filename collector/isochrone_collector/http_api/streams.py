@@ -30,8 +30,8 @@ from isochrone_collector.http_api.requests import (
     TEXT,
     Endpoint,
     Parameter,
-    count,
     instant,
+    microseconds,
     parsed,
 )
 from isochrone_collector.http_api.responses import encode
@@ -232,7 +232,7 @@ class SampleStreams:
         which a stream that broke continues: earlier samples have been sent, later ones may have been.
         """
         event_id = request.headers.get("last-event-id", "")
-        since_at = count(event_id, name="Last-Event-ID") or since_at
+        since_at = microseconds(event_id, name="Last-Event-ID") or since_at
         found = samples.follow(self._query_context, selection, since_at=since_at)
         return await self._start(request, counted(self._watches, request, _events(found)), media_type=EVENTS)
 

@@ -32,7 +32,6 @@ from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.row_encoder import MAX_IN_FLIGHT, RowEncoder
 from isochrone_collector.ingest.row_encoding import ValidationContext, encode
 from isochrone_collector.ingest.validation import (
-    MAX_INSTANT_AT,
     MIN_INSTANT_AT,
     PushBatch,
     check_batch,
@@ -46,6 +45,7 @@ from isochrone_collector.store.batches import MAX_ROWS, EncodedBatch, LedgerRow,
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import MINUTE_US, BatchRange, Rejection, Vantage
 from isochrone_wire.operations import Receipt
 

@@ -26,6 +26,7 @@ from isochrone_collector.errors import BadRequest, ClockSkew
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
 from isochrone_wire import durations
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, Rejection, Sample, Spend, Vantage
 
 # Of the name, the region and the agent version of a vantage.
@@ -34,8 +35,6 @@ MAX_VANTAGE_CHARS = 100
 MAX_DISTANCE_US = 400 * DAY_US
 MAX_COUNT = 2**31 - 1
 MAX_INT64 = 2**63 - 1
-# The end of the year 9999, well inside what PostgreSQL's timestamptz holds.
-MAX_INSTANT_AT = 253_402_300_799_000_000
 # The beginning of the year 2025: a machine whose clock is earlier has not set it since it booted.
 MIN_INSTANT_AT = 1_735_689_600_000_000
 

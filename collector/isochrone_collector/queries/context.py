@@ -14,6 +14,7 @@ from isochrone_collector.store.plans import TargetRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.fleet import TargetList
 from isochrone_wire.model import DAY_US
 from isochrone_wire.text import unknown
@@ -22,8 +23,6 @@ MAX_WINDOW_US = 400 * DAY_US
 # A pattern takes half a millisecond for a thousand targets.
 _MAX_NAMES = 200
 _MAX_PATTERN_CHARS = 500
-# The latest instant of a window: the end of the year 9999, in microseconds since the epoch.
-_LAST_AT = 253_402_300_799_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ def metric_of(name: str) -> Metric:
 
 def check_window(window: Window) -> None:
     """Check a window. Raises `BadRequest` if it is missing, empty or too long."""
-    if not 0 <= window.from_at < window.until_at <= _LAST_AT:
+    if not 0 <= window.from_at < window.until_at <= MAX_INSTANT_AT:
         raise BadRequest("the window is empty or missing: from_at must be before until_at")
     if window.until_at - window.from_at > MAX_WINDOW_US:
         raise BadRequest(f"the window is longer than {MAX_WINDOW_US // DAY_US} days")

@@ -18,6 +18,7 @@ from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_rec
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.fleet import StoredSample
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Quality, RateLimit, Sample, TokenSource
 
@@ -110,14 +111,15 @@ def sample_name(record: Mapping[str, Any]) -> str:
 
 
 def parse_sample_name(text: str) -> Position | None:
-    """Return the position with this public form; `None` if it is not one."""
+    """Return the position with this public form; `None` if it is not one of a round in the calendar."""
     encoded = text.removeprefix(_PREFIX)
     try:
         key = base64.b64decode(encoded + _PADDING * (-len(encoded) % 4), altchars=b"-_", validate=True)
         found = Position(**dict(zip(NAMES, _KEY.unpack(key), strict=True)))
     except (binascii.Error, struct.error, ValueError):
         return None
-    return found if text == sample_name(dict(zip(NAMES, astuple(found), strict=True))) else None
+    is_name = text == sample_name(dict(zip(NAMES, astuple(found), strict=True)))
+    return found if is_name and 0 <= found.round_at <= MAX_INSTANT_AT else None
 
 
 Record = dict[str, Any]

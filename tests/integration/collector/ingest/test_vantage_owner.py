@@ -15,12 +15,12 @@ from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_collector.errors import Conflict, RequestError, ResourceExhausted
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.ingest.validation import MAX_INSTANT_AT
 from isochrone_collector.ingest.vantage_owner import DUPLICATE_US
 from isochrone_collector.store import alerts, batches, vantages
 from isochrone_collector.store.vantages import LEASE_US
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import DAY_US, SECOND_US, Heartbeat, Sample, Vantage
 from isochrone_wire.v1 import sample_pb2
 

@@ -12,9 +12,9 @@ import pytest
 
 from fixtures.collector import Collector, StartCollector, run_command
 from fixtures.inprocess_collector import InProcessCollector
-from isochrone_collector.ingest.validation import MAX_INSTANT_AT
 from isochrone_collector.plans import document_reader, service
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import Batch, Vantage
 from isochrone_wire.plan_document.document import Reading, load
 from testdata.waiting import eventually

@@ -19,7 +19,7 @@ from isochrone_collector.http_api.app import DESCRIBED, Sources, create_app
 from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_collector.http_api.requests import Endpoint
 from isochrone_wire.answers import Window
-from isochrone_wire.durations import HOUR_US
+from isochrone_wire.durations import HOUR_US, MAX_INSTANT_AT
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
 
@@ -63,6 +63,8 @@ def test_a_window_ends_now_or_where_it_is_told_to(said: dict[str, str], length_u
         {"from_": "2026-11-21T09:00:00Z"},
         {"from_": "2026-11-21"},
         {"from_": "x" * 9_000},
+        {"from_": "0001-01-01T00:00:00Z"},
+        {"from_": "2026-11-21T07:00:00Z", "until": "9999-12-31T23:59:59-14:00"},
     ],
 )
 def test_no_window_is_guessed(said: dict[str, str]) -> None:
@@ -86,6 +88,8 @@ def test_any_number_is_read_or_refused(text: str) -> None:
     """A generation must be in range, and a wait within its bounds; else it is a bad request."""
     with suppress(BadRequest):
         assert 0 <= requests.generation(text, name="after") < 2**63
+    with suppress(BadRequest):
+        assert 0 <= requests.microseconds(text, name="Last-Event-ID") <= MAX_INSTANT_AT
     with suppress(BadRequest):
         assert 0 <= requests.wait_us(text, name="wait") <= requests.MAX_WAIT_US
 
