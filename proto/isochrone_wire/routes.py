@@ -99,7 +99,8 @@ class RouteEntry:
 
     `credential_ref` is a name, never a secret. Quantiles have an interval if n is large enough. `goodput` is the share
     of planned requests that kept the limits of the objective, `throttled` that of recent rounds refused because of
-    their rate. The weight tends to `max_weight` at most, by the plan and by throttling.
+    their rate. `slo_eligible` is the verdict on the objective in the long run, `slo_in_window` that on this window. The
+    weight tends to `max_weight` at most, by the plan and by throttling.
     """
 
     rank: int
@@ -123,6 +124,7 @@ class RouteEntry:
     usd_per_m_input: float | None = None
     usd_per_m_output: float | None = None
     slo_eligible: Eligible = Eligible.UNKNOWN
+    slo_in_window: Eligible = Eligible.UNKNOWN
     cost: float | None = None
     vs_best: Advantage | None = None
     hedge: Hedge | None = None

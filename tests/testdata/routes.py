@@ -44,6 +44,7 @@ _FIRST = RouteEntry(
     usd_per_m_input=0.06,
     usd_per_m_output=0.25,
     slo_eligible=Eligible.YES,
+    slo_in_window=Eligible.YES,
     cost=198.1,
     vs_best=Advantage(shift_us=0.0, low_us=0.0, high_us=0.0),
     hedge=Hedge(
@@ -72,6 +73,7 @@ _SECOND = replace(
     outcomes={"ok": 360},
     usd_per_m_output=0.28,
     slo_eligible=Eligible.MAYBE,
+    slo_in_window=Eligible.MAYBE,
     cost=262.5,
     vs_best=Advantage(shift_us=69_700.0, low_us=66_200.0, high_us=73_900.0),
     goodput=Proportion(value=0.9583, low=0.9325, high=0.9745, n=360),
@@ -94,6 +96,7 @@ _THIRD = replace(
     newest_at=None,
     usd_per_m_output=None,
     slo_eligible=Eligible.UNKNOWN,
+    slo_in_window=Eligible.UNKNOWN,
     goodput=Proportion(value=0.8, low=0.3755, high=0.9638, n=5),
     vs_best=None,
 )
@@ -133,6 +136,7 @@ VOICE = replace(
             rank=1,
             weight=1.0,
             slo_eligible=Eligible.NO,
+            slo_in_window=Eligible.NO,
             goodput=Proportion(value=0.0056, low=0.0015, high=0.0200, n=360),
             vs_best=Advantage(shift_us=0.0, low_us=0.0, high_us=0.0),
             hedge=Hedge(target="deepseek/deepseek-v4-flash", stall_lift=4.1, reason="the two stall together"),

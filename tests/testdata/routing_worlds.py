@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.history import NO_HISTORY, History
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.analysis.stats.binomial import wilson
@@ -221,7 +221,7 @@ class RoutingSimulation:
     sigma: float = 0.45
     autocorrelation: float = 0.0
     drift: float = 0.0
-    levels: SeriesLevels | None = None
+    history: History = NO_HISTORY
     state: State = field(default_factory=State)
     at: int = 0
     _rows: list[Reals] = field(default_factory=list)
@@ -268,7 +268,7 @@ class RoutingSimulation:
             self._probe_table(rows),
             regions=[f"r{here}"],
             at=self.at,
-            levels=self.levels,
+            history=self.history,
         )
         record = DecisionRecord(inputs, self.state, decide(inputs, self.state))
         self.state = record.decision.state

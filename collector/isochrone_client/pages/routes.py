@@ -177,8 +177,8 @@ def _order(table: routes.RouteTable, *, now_at: int) -> Iterator[str]:
 
 
 def _reason(first: routes.RouteEntry, fastest: routes.RouteEntry, now_at: int) -> str:
-    if _CERTAINTY.index(first.slo_eligible) < _CERTAINTY.index(fastest.slo_eligible):
-        return "it is more certain to meet the objective"
+    if _CERTAINTY.index(first.slo_in_window) < _CERTAINTY.index(fastest.slo_in_window):
+        return "in this window it is more certain to meet the objective"
     if first.cost is not None and fastest.cost is not None and first.cost < fastest.cost:
         own, other = number(first.cost), number(fastest.cost)
         return f"with p95, price and failures it counts as {own} ms, the other as {other} ms"

@@ -186,7 +186,7 @@ def objective_alerts(
         last = last_alerts.get(subject)
         breach = last if last and last.kind is AlertKind.SLO_BREACHED else None
         details = _details(table) | {"target": entry.target, "slo": table.slo.name}
-        if entry.slo_eligible is Eligible.NO and breach is None and entry.target not in explained:
+        if entry.slo_in_window is Eligible.NO and breach is None and entry.target not in explained:
             yield alert(
                 AlertKind.SLO_BREACHED,
                 subject,
@@ -197,7 +197,7 @@ def objective_alerts(
                 goodput=entry.goodput and entry.goodput.value,
                 success=entry.success and entry.success.value,
             )
-        elif entry.slo_eligible is Eligible.YES and breach is not None:
+        elif entry.slo_in_window is Eligible.YES and breach is not None:
             lasted = durations.rough(raised_at - breach.raised_at)
             yield alert(
                 AlertKind.SLO_RESTORED,

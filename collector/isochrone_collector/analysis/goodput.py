@@ -26,7 +26,12 @@ from isochrone_collector.analysis.distribution import Distribution, OutcomeCount
 from isochrone_collector.analysis.probes import Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation_of_flags, stacked
+from isochrone_collector.analysis.stats.long_run_variance import (
+    VarianceInflation,
+    independent,
+    inflation_of_flags,
+    stacked,
+)
 from isochrone_collector.analysis.stats.memory import model_weights, unseen_inflation_of_flags
 from isochrone_wire.answers import Metric, Proportion
 from isochrone_wire.durations import HOUR_US
@@ -102,6 +107,13 @@ def effective_sizes(rows: Sequence[Flags], history: VarianceInflation | None = N
         n = own.shape[1]
         found[places] = inflation_of_flags(own, history and history.at(places)).effective_n(n)
     return found
+
+
+def lasting_sizes(rows: Sequence[Flags], history: VarianceInflation | None, unseen: VarianceInflation) -> Reals:
+    """Return the effective number of the requests of each row; without history at most as many as `unseen` leaves."""
+    found = effective_sizes(rows, history)
+    least = np.minimum(found, unseen.effective_n(np.array([len(row) for row in rows])))
+    return least if history is None else np.where(np.isnan(history.ratio), least, found)
 
 
 def unseen_memory(rows: Sequence[Flags], weights: Sequence[Reals], share: float = 0.95) -> VarianceInflation:
@@ -185,18 +197,14 @@ class Requests:
         Without history, they count for as many as `unseen` leaves, by default the memory that these requests show.
         """
         good, possible, planned = self._flags(limits_us, min_speed)
-        flags, is_unknown = good[planned], history is None or bool(np.isnan(history.ratio).any())
-        n_eff = float(effective_sizes([flags], history)[0])
-        if is_unknown and len(flags):
-            alone = unseen or unseen_memory(
-                [flags], [model_weights(ragged([self.values(metric).values])) for metric in limits_us]
-            )
-            n_eff = min(n_eff, float(alone.effective_n(len(flags))[0]))
+        flags = good[planned]
+        if unseen is None:
+            unseen = unseen_memories([self], [Limits(us=limits_us, min_speed=min_speed)])[0]
         return RequestCounts(
             planned=len(flags),
             good=int(np.count_nonzero(flags)),
             possible=int(np.count_nonzero(possible[planned])),
-            n_eff=n_eff,
+            n_eff=float(lasting_sizes([flags], history, unseen)[0]),
             failed=int(np.count_nonzero((self.ending == Ending.FAILED) & np.isnan(self.ceiling_us))),
             throttled=int(np.count_nonzero(self.ending == Ending.THROTTLED)),
         )
@@ -218,6 +226,38 @@ class Requests:
         good = answered & in_time
         given_up = (self.ending == Ending.FAILED) & (self.ceiling_us < min(limits_us.values(), default=0.0))
         return good, good | given_up, planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits `us` on latencies in microseconds, and a minimum of tokens per second, which a `share` has to keep."""
+
+    us: Mapping[Metric, float]
+    min_speed: float = 0.0
+    share: float = 0.95
+
+
+def unseen_memories(rows: Sequence[Requests], limits: Sequence[Limits]) -> list[VarianceInflation]:
+    """Return the inflation of each row without history, by limits.
+
+    Memory lasts for a time, so that rows with the same interval between their requests show it together.
+    """
+    found = [independent(len(rows)) for _ in limits]
+    by_interval: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        gaps = np.diff(row.round_at)
+        by_interval.setdefault(int(np.median(gaps)) if len(gaps) else 0, []).append(place)
+    for places in by_interval.values():
+        alike = [rows[place] for place in places]
+        weights = {
+            metric: model_weights(ragged([row.values(metric).values for row in alike]))
+            for metric in {metric for one in limits for metric in one.us}
+        }
+        for one, result in zip(limits, found, strict=True):
+            flags = [row.planned_flags(one.us, one.min_speed) for row in alike]
+            own = unseen_memory(flags, [weights[metric] for metric in one.us], one.share)
+            result.ratio[places], result.freedom[places] = own.ratio, own.freedom
+    return found
 
 
 def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us: float) -> RequestCounts:

@@ -108,6 +108,11 @@ class SeriesLevels:
         values = np.full(len(self.series), np.nan) if self.quantile is None else self.quantile
         return np.append(values, np.nan)[[self.series.get(one, -1) for one in wanted]]
 
+    def varies(self, wanted: Sequence[tuple[int, str]]) -> Flags:
+        """Return which series in this order have a share above 0 in any hour."""
+        values = np.append(np.nan_to_num(self.levels.values).any(axis=1), np.False_)
+        return values[[self.series.get(one, -1) for one in wanted]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
@@ -130,7 +135,7 @@ class History:
     def nearest(self, metric: Metric, wanted: Sequence[tuple[int, str]], limit: float) -> Integers:
         """Return, per series, the place in `SHARES` of the quantile of the week that is nearest to a limit above 0, on
         the scale of logarithms; -1 if none is known, or if the limit is farther outside of them than halfway to the
-        next one.
+        next one. Above a value that is repeated there may be nothing: then the next lower quantile counts.
         """
         quantities = [self.levels.get(above_quantile(metric, share)) for share in SHARES]
         unknown = np.full(len(wanted), np.nan)
@@ -141,7 +146,10 @@ class History:
         found = np.abs(distances).argmin(axis=0)
         below, above = (scale[place + 1] - scale[place] for place in (0, len(SHARES) - 2))
         is_far = (-2 * distances[0] > below) | (2 * distances[-1] > above)
-        return np.where(known & ~is_far, found, -1)
+        places = np.arange(len(SHARES))[:, None]
+        shows = np.stack([unknown > 0 if one is None else one.varies(wanted) for one in quantities])
+        lower = np.maximum.accumulate(np.where(shows, places, 0))[found, np.arange(len(wanted))]
+        return np.where(known & ~is_far, lower, -1)
 
 
 NO_HISTORY = History()

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isochrone_collector.analysis.distribution import Distribution, hours_of, quantiles_of
-from isochrone_collector.analysis.goodput import RequestCounts, Requests, needed, summarised_requests, unseen_memory
+from isochrone_collector.analysis.goodput import (
+    Limits,
+    RequestCounts,
+    Requests,
+    needed,
+    summarised_requests,
+    unseen_memories,
+)
 from isochrone_collector.analysis.history import (
     NO_HISTORY,
     SHARES,
@@ -26,9 +33,8 @@ from isochrone_collector.analysis.history import (
     nearest_share,
 )
 from isochrone_collector.analysis.leaderboard import NO_VALUES, Entry, histories_of
-from isochrone_collector.analysis.stats.arrays import Integers, ragged
+from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent
-from isochrone_collector.analysis.stats.memory import model_weights
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
 
@@ -137,31 +143,13 @@ def assess(
 
 
 def _unseen(found: Sequence[TargetRequests], uses: Sequence[Use]) -> list[VarianceInflation]:
-    """Return the inflation of each row without history, by use; summaries, which have no order, have none here.
-
-    Memory lasts for a time, so that rows with the same interval between their requests show it together.
-    """
+    """Return the inflation of each row without history, by use; summaries, which have no order, have none here."""
     result = [independent(len(found)) for _ in uses]
-    by_interval: dict[int, list[int]] = {}
-    for place, one in enumerate(found):
-        if not isinstance(one, Entry):
-            by_interval.setdefault(_interval_us(one.requests), []).append(place)
-    for places in by_interval.values():
-        rows = [one.requests for one in (found[place] for place in places) if not isinstance(one, Entry)]
-        weights = {
-            metric: model_weights(ragged([row.values(metric).values for row in rows]))
-            for metric in {use.metric for use in uses}
-        }
-        for use, of_use in zip(uses, result, strict=True):
-            flags = [row.planned_flags({use.metric: use.limit_us}, use.min_speed or 0.0) for row in rows]
-            own = unseen_memory(flags, [weights[use.metric]], use.share)
-            of_use.ratio[places], of_use.freedom[places] = own.ratio, own.freedom
+    rows = {place: one.requests for place, one in enumerate(found) if not isinstance(one, Entry)}
+    limits = [Limits(us={use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, share=use.share) for use in uses]
+    for own, of_use in zip(unseen_memories([*rows.values()], limits), result, strict=True):
+        of_use.ratio[[*rows]], of_use.freedom[[*rows]] = own.ratio, own.freedom
     return result
-
-
-def _interval_us(requests: Requests) -> int:
-    gaps = np.diff(requests.round_at)
-    return int(np.median(gaps)) if len(gaps) else 0
 
 
 def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use: Use, history: History) -> Integers:

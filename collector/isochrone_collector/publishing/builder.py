@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_collector.analysis.history import SeriesLevels, median_of
+from isochrone_collector.analysis.history import NO_HISTORY, History, median_of
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import serialization
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.evidence import ProbeCache
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs, members_of, rules_of
+from isochrone_collector.routing.long_run import quantities
 from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table import build_table, needs_publishing
 from isochrone_collector.store import hourly_levels, vantages
@@ -39,7 +40,7 @@ _KEEP_EVENTS_US = 90 * DAY_US
 
 _POLL_US = SECOND_US
 # They are made once a day.
-_LEVELS_EVERY_US = 3600 * SECOND_US
+_HISTORY_EVERY_US = 3600 * SECOND_US
 # While more samples are about to be stored, those of this time are decided together.
 _GATHER_S = 0.1
 # Decisions may take so long before half of the time has to be left to others.
@@ -99,8 +100,8 @@ class RouteBuilder:
         self._generation = 0
         self._read_at = 0
         self._built_plan: bytes | None = None
-        self._levels: SeriesLevels | None = None
-        self._levels_read_at = 0
+        self._history: History = NO_HISTORY
+        self._history_read_at = 0
 
     def wake(self, *, more_follow: bool = False) -> None:
         """Build now, or in a moment if `more_follow` that are being stored."""
@@ -160,8 +161,8 @@ class RouteBuilder:
         # The windows of a plan may be longer than those of the previous one, and its targets may differ.
         is_new = plan.content_hash != self._built_plan or at < self._read_at
         touched = await self._read(plan, at, is_new=is_new)
-        if is_new or at - self._levels_read_at >= _LEVELS_EVERY_US:
-            self._levels, self._levels_read_at = await self._read_levels(plan, at), at
+        if is_new or at - self._history_read_at >= _HISTORY_EVERY_US:
+            self._history, self._history_read_at = await self._read_history(plan, at), at
         if is_new:
             touched = {(target.id, region) for target in plan.targets for region in self._probe_cache.regions}
         drafts = await asyncio.to_thread(lambda: list(self._drafts(plan, touched, at)))
@@ -189,10 +190,13 @@ class RouteBuilder:
             cache.place_of(region)
         return touched | {(target.id, region) for target in plan.targets for region in cache.regions[before:]}
 
-    async def _read_levels(self, plan: Plan, at: int) -> SeriesLevels:
+    async def _read_history(self, plan: Plan, at: int) -> History:
         scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(target.id for target in plan.targets))
+        of_routes = (quantity for route in plan.routes for quantity in quantities(route.slo))
         async with self._database.connection() as connection:
-            return await hourly_levels.levels_of(connection, scope, median_of(Metric.TTFT))
+            return await hourly_levels.history_of(
+                connection, scope, list(dict.fromkeys((median_of(Metric.TTFT), *of_routes)))
+            )
 
     def _drafts(self, plan: Plan, touched: set[Series], at: int) -> Iterator[_Draft]:
         """Decide each route in each region with new samples of its members; new tables get consecutive generations."""
@@ -204,7 +208,7 @@ class RouteBuilder:
         for route in plan.routes:
             members = {target.id for target in members_of(route, plan)}
             regions = {region for target_id, region in touched if target_id in members}
-            found = build_inputs(route, plan, probes, regions=sorted(regions), at=at, levels=self._levels)
+            found = build_inputs(route, plan, probes, regions=sorted(regions), at=at, history=self._history)
             for inputs in found if regions else ():
                 draft = self._drafted(inputs, generation=generation + 1)
                 generation += draft.row is not None

@@ -264,6 +264,7 @@ def entries_of(
 
 def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, hedge: Hedge | None) -> RouteEntry:
     evidence, described, cost = inputs.of(target), inputs.described(target), cost_of(inputs, target)
+    claimed = evidence.claimed
     price = described.price
     shift = Shift(estimate=0.0, low=0.0, high=0.0) if target == best else inputs.against(target, best).window
     return RouteEntry(
@@ -279,7 +280,7 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
         ttft_p95_us=evidence.ttft_p95_us,
         tokens_per_second_p50=evidence.tokens_per_second_p50,
         rtt_p50_us=evidence.rtt_p50_us,
-        success=evidence.success,
+        success=claimed.success,
         outcomes=dict(sorted(evidence.outcomes.items())),
         n=evidence.n,
         n_eff=evidence.n_eff,
@@ -287,7 +288,8 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
         newest_at=evidence.newest_at,
         usd_per_m_input=price.usd_per_m_input if price else None,
         usd_per_m_output=price.usd_per_m_output if price else None,
-        slo_eligible=eligible(evidence, inputs.route.slo),
+        slo_eligible=eligible(claimed, inputs.route.slo),
+        slo_in_window=eligible(evidence, inputs.route.slo),
         cost=round(cost.total, 6) if cost else None,
         vs_best=Advantage(shift_us=shift.estimate, low_us=shift.low, high_us=shift.high) if shift else None,
         hedge=hedge,
@@ -296,7 +298,7 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
             since_at=state.since_at,
             switches_24h=sum(1 for at in state.switches if inputs.at - at < DAY_US),
         ),
-        goodput=evidence.goodput,
+        goodput=claimed.goodput,
         answer_p95_us=evidence.answer_p95_us,
         throttled=round(evidence.throttled, 6),
         max_weight=round(caps(inputs)[target], 6),

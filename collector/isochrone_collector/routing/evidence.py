@@ -23,12 +23,14 @@ from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import independent
 from isochrone_collector.routing.inputs import Evidence, Rules, has_limits, limits_of
+from isochrone_collector.routing.long_run import Week, shares_of
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.model import Outcome, Slo
 
 _SHARE = 0.95
+_SHARES = (0.5, _SHARE)
 # The greatest probability with which the last probes failed by chance.
 _CHANCE = 1e-3
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
@@ -153,6 +155,7 @@ def evidence_of(
     reporting_ids: Collection[int],
     rules: Rules,
     slo: Slo = NO_OBJECTIVE,
+    week: Week,
 ) -> list[Evidence]:
     """Compute the evidence of each member in each region of `series`, pairs of indices, all at once. `every_us` are the
     intervals by member. `trusted` are the runs of failures of vantages that are not suspect; only those of vantages in
@@ -162,11 +165,12 @@ def evidence_of(
         _member_probes(probes, member, region_place, every_us=every_us[member], trusted=trusted, slo=slo)
         for member, region_place in series
     ]
-    quantiles = _quantiles(found, slo)
+    quantiles = _quantiles(found, slo, week)
     sizes = effective_sizes([one.succeeded for one in found]).tolist()
+    long_run = shares_of([one.requests for one in found], slo, week)
     return [
-        _evidence(one, of, size, reporting_ids=reporting_ids, rules=rules, slo=slo)
-        for one, of, size in zip(found, quantiles, sizes, strict=True)
+        replace(_evidence(one, of, size, reporting_ids=reporting_ids, rules=rules, slo=slo), long_run=beyond)
+        for one, of, size, beyond in zip(found, quantiles, sizes, long_run, strict=True)
     ]
 
 
@@ -204,21 +208,21 @@ def _member_probes(
     )
 
 
-def _quantiles(members: Sequence[_MemberProbes], slo: Slo) -> Iterator[dict[str, Quantile | None]]:
+def _quantiles(members: Sequence[_MemberProbes], slo: Slo, week: Week) -> Iterator[dict[str, Quantile | None]]:
     """Yield the quantiles of each member's requests, by their names in `Evidence`."""
-    shares = {0.5: None, _SHARE: None}
-    ttft = quantiles_of([one.ttft for one in members], shares, of_known=True)
+    ttft = quantiles_of([one.ttft for one in members], week.of_quantiles(Metric.TTFT, _SHARES), of_known=True)
     speeds = quantiles_of([one.requests.speeds() for one in members], {0.5: None})
     found = {"ttft_p50_us": ttft[0.5], "ttft_p95_us": ttft[_SHARE], "tokens_per_second_p50": speeds[0.5]}
     if slo.answer_tokens:
-        answers = quantiles_of([one.requests.values(Metric.E2E) for one in members], shares)
+        values = [one.requests.values(Metric.E2E) for one in members]
+        answers = quantiles_of(values, week.of_quantiles(Metric.E2E, _SHARES))
         found |= {"answer_p50_us": answers[0.5], "answer_p95_us": answers[_SHARE]}
     return ({name: own[place] for name, own in found.items()} for place in range(len(members)))
 
 
 def _evidence(
     of: _MemberProbes,
-    quantiles: Mapping[str, Quantile | None],
+    quantiles: Mapping[str, Any],
     size: float,
     *,
     reporting_ids: Collection[int],

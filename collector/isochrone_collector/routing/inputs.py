@@ -74,6 +74,16 @@ def has_limits(slo: Slo) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LongRun:
+    """The share of requests that kept the limits of the objective, and the share that succeeded, with intervals of the
+    long run; `None` where the objective has no such limit.
+    """
+
+    goodput: Proportion | None = None
+    success: Proportion | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The evidence on one member from the window's samples in the client's region.
 
@@ -85,7 +95,7 @@ class Evidence:
     with an answer. `coverage` is the share of due rounds with a sent probe. `goodput` is the share of requests that
     kept the limits of the objective (`goodput_n_eff` is their effective number), and `answer_…` the time to the last
     token of an answer of the length that the objective names. `throttled` is the share of the recent rounds that the
-    provider refused because of their rate.
+    provider refused because of their rate. `success` and `goodput` are of this window, `long_run` has both beyond it.
     """
 
     target: str
@@ -112,6 +122,14 @@ class Evidence:
     answer_p50_us: Quantile | None = None
     answer_p95_us: Quantile | None = None
     throttled: float = 0.0
+    long_run: LongRun = field(default_factory=LongRun)
+
+    @property
+    def claimed(self) -> "Evidence":
+        """The evidence with the shares of the long run, which a table states."""
+        goodput, success = self.long_run.goodput or self.goodput, self.long_run.success or self.success
+        n_eff = self.goodput_n_eff if goodput is None or goodput.n_eff is None else goodput.n_eff
+        return replace(self, goodput=goodput, goodput_n_eff=n_eff, success=success)
 
     @property
     def timed(self) -> int:

@@ -13,7 +13,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.history import NO_HISTORY, History, SeriesLevels, median_of
 from isochrone_collector.analysis.probes import sign_is_known
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
@@ -28,7 +28,8 @@ from isochrone_collector.routing.evidence import (
     suspects,
 )
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, JointRounds, Rules, rules_for
-from isochrone_wire.answers import Window
+from isochrone_collector.routing.long_run import Week
+from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import Plan, Route, Target
 
@@ -200,11 +201,12 @@ def members_of(route: Route, plan: Plan) -> list[Target]:
 
 
 def build_inputs(
-    route: Route, plan: Plan, probes: ProbeTable, *, regions: Iterable[str], at: int, levels: SeriesLevels | None = None
+    route: Route, plan: Plan, probes: ProbeTable, *, regions: Iterable[str], at: int, history: History = NO_HISTORY
 ) -> Iterator[Inputs]:
     """Yield the inputs for each of `regions`. `probes` are of all targets of the plan, to distinguish a vantage where
     everything fails from a target that fails everywhere. Probes before the route's window are left out, and so are
-    those after `at`, which come from a clock that is ahead. `levels` are the hourly medians of TTFT of the past week.
+    those after `at`, which come from a clock that is ahead. `history` has the medians of TTFT, and the quantities of
+    `long_run`.
     """
     rules, members = rules_of(route, plan), members_of(route, plan)
     recent = probes.where((probes.round_at >= at - rules.window_us) & (probes.round_at <= at))
@@ -219,49 +221,63 @@ def build_inputs(
         plan=plan,
         recent=recent,
         members=[recent.members.index(target.name) for target in members if target.name in recent.members],
-        every_us=[by_name[name].every_us for name in recent.members],
+        targets=[by_name[name] for name in recent.members],
         runs=runs,
         suspect_ids=suspects(runs, providers, regions_of(recent), rules, control=control),
         reporting_ids=reporting(recent, since_at=at - silence_us),
         at=at,
         rules=rules,
+        history=history,
     )
     measured = [region for region in regions if region in recent.regions]
     for region, evidence in zip(measured, fleet.evidence(measured), strict=True):
-        yield fleet.inputs(region, evidence, levels)
+        yield fleet.inputs(region, evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
-    """The probes of all vantages in a route's window; `members` and `every_us` are by the probes' members."""
+    """The probes of all vantages in a route's window; `members` and `targets` are by the probes' members."""
 
     route: Route
     plan: Plan
     recent: ProbeTable
     members: Sequence[int]
-    every_us: Sequence[int]
+    targets: Sequence[Target]
     runs: Failing
     suspect_ids: set[int]
     reporting_ids: set[int]
     at: int
     rules: Rules
+    history: History
+
+    @property
+    def every_us(self) -> list[int]:
+        """The intervals by the probes' members."""
+        return [target.every_us for target in self.targets]
 
     def evidence(self, regions: Sequence[str]) -> Iterator[tuple[Evidence, ...]]:
         """Yield the evidence of each region."""
+        series = [(member, region) for region in regions for member in self.members]
         found = evidence_of(
             self.recent,
-            [(member, self.recent.regions.index(region)) for region in regions for member in self.members],
+            [(member, self.recent.regions.index(region)) for member, region in series],
             every_us=self.every_us,
             trusted={key: run for key, run in self.runs.items() if key[1] not in self.suspect_ids},
             reporting_ids=self.reporting_ids,
             rules=self.rules,
             slo=self.route.slo,
+            week=Week(
+                series=[(self.targets[member].id, region) for member, region in series],
+                hours=self.rules.window_us / HOUR_US,
+                history=self.history,
+            ),
         )
         one_by_one = iter(found)
         return (tuple(islice(one_by_one, len(self.members))) for _ in regions)
 
-    def inputs(self, region: str, evidence: tuple[Evidence, ...], levels: SeriesLevels | None) -> Inputs:
+    def inputs(self, region: str, evidence: tuple[Evidence, ...]) -> Inputs:
         """Return the inputs of a region."""
+        levels = self.history.levels.get(median_of(Metric.TTFT))
         local = self.recent.where(self.recent.region == self.recent.regions.index(region))
         watching = self.reporting_ids & set(np.unique(local.vantage_id).tolist())
         comparable = local.where(local.comparable & ~np.isin(local.vantage_id, list(self.suspect_ids)))
@@ -290,8 +306,7 @@ class _Fleet:
         )
 
     def _drift(self, levels: SeriesLevels, region: str) -> Drift:
-        id_of = {target.name: target.id for target in self.plan.targets}
-        keys = [(id_of[name], region) for name in self.recent.members]
+        keys = [(target.id, region) for target in self.targets]
 
         def drift(pairs: Sequence[tuple[int, int]], span_us: int) -> VarianceInflation:
             left, right = (

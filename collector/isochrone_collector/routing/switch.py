@@ -112,7 +112,7 @@ def find_switch(state: State, inputs: Inputs, present: Present, members: list[st
         return Switch(to=best, kind=ChangeKind.HARD, sentence=f"{incumbent} fails; {best} takes over")
     for target in challengers:
         if breaks_alone(inputs, incumbent, target):
-            sentence = f"{incumbent} breaks the objective and {target} keeps it"
+            sentence = f"{incumbent} breaks the objective in this window, and {target} keeps it"
             return Switch(to=target, kind=ChangeKind.FAST, sentence=sentence)
     leads = _leads(inputs, present, incumbent, challengers)
     if not leads:

@@ -108,22 +108,21 @@ def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[st
 
 def _eligibility(inputs: Inputs, target: str) -> str:
     evidence, slo = inputs.of(target), inputs.route.slo
-    parts = []
+    claimed, parts = evidence.claimed, []
     if slo.ttft_p95_us is not None:
         parts.append(f"p95 {_quantile(evidence.ttft_p95_us)}, limit {_ms(slo.ttft_p95_us)}")
     if slo.answer_p95_us is not None:
         answer = f"p95 of an answer of {slo.answer_tokens} tokens {_quantile(evidence.answer_p95_us)}"
         parts.append(f"{answer}, limit {_ms(slo.answer_p95_us)}")
-    if evidence.goodput:
+    if claimed.goodput:
         floor = f" at {slo.min_tokens_per_second:g} tokens/s or more" if slo.min_tokens_per_second else ""
-        parts.append(
-            f"in time{floor} {_share(evidence.goodput)} of {evidence.goodput.n}, at least {slo.min_goodput:.4g}"
-        )
-    if slo.min_success and evidence.success:
-        parts.append(f"success {_share(evidence.success)}, at least {slo.min_success:.4g}")
+        parts.append(f"in time{floor} {_share(claimed.goodput)} of {claimed.goodput.n}, at least {slo.min_goodput:.4g}")
+    if slo.min_success and claimed.success:
+        parts.append(f"success {_share(claimed.success)}, at least {slo.min_success:.4g}")
     why = f": {'; '.join(parts)}" if parts else ", which promises nothing"
     failing = "; it fails, and goes behind all who do not" if is_failing(inputs, target) else ""
-    return f"{target} keeps the objective: {eligible(evidence, slo)}{why}{failing}"
+    now = f", in this window {recent}" if (recent := eligible(evidence, slo)) is not eligible(claimed, slo) else ""
+    return f"{target} keeps the objective: {eligible(claimed, slo)}{now}{why}{failing}"
 
 
 def _cost(inputs: Inputs, target: str) -> str:
@@ -171,9 +170,9 @@ def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
 def _challenge(inputs: Inputs, present: Present, incumbent: str, target: str) -> str:
     """Write what the fast and the soft rule say of a challenger."""
     if breaks_alone(inputs, incumbent, target):
-        return f"fast: yes, {incumbent} breaks the objective and {target} keeps it"
+        return f"fast: yes, {incumbent} breaks the objective in this window, and {target} keeps it"
     if not no_worse_group(inputs, incumbent, target):
-        return f"no challenge: {target} keeps the objective less surely than {incumbent}"
+        return f"no challenge: {target} keeps the objective less surely than {incumbent} in this window"
     found = lead(inputs, present, target, incumbent)
     if found is None:
         return f"no challenge: {incumbent} or {target} has no median yet, or they have no round in common"

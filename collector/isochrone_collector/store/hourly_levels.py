@@ -59,11 +59,6 @@ async def make(database: Database, until_at: int) -> int:
     return total
 
 
-async def levels_of(connection: Connection, scope: Scope, quantity: Quantity) -> SeriesLevels:
-    """Return the levels of a quantity of the series of a scope; its window is ignored."""
-    return (await history_of(connection, scope, [quantity])).levels[quantity]
-
-
 async def history_of(connection: Connection, scope: Scope, quantities: Sequence[Quantity]) -> History:
     """Return the levels of several quantities of the series of a scope; its window is ignored."""
     rows = await fetch_columns(

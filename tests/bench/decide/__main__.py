@@ -21,6 +21,7 @@ from bench.decide.rules import GRID, TUNED
 from bench.decide.worlds import DAY_S, RETRY_MS, TIGHT_SHARE, WORLDS, Course, World, course
 from bench.result import at_most, conclude
 from bench.truth.routing import week
+from isochrone_collector.analysis.history import NO_HISTORY
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.routing.decision import decide
@@ -77,11 +78,11 @@ def isochrone(found: Course, seed: int) -> Outcome:
     """Return the outcome of the collector's own decisions."""
     world = found.world
     plan = plan_of(*(target(place, every_us=world.every_s * SECOND_US) for place in range(world.members)))
-    levels = week([seed, 5], [one.id for one in plan.targets], 0.45) if world.has_history else None
+    history = week([seed, 5], [one.id for one in plan.targets], 0.45) if world.has_history else NO_HISTORY
     rules, names, state = rules_of(plan.routes[0], plan), [one.name for one in plan.targets], State()
     rows = []
     for at, probes in _tables(found, names, rules.epoch_us, rules.window_us):
-        (inputs,) = build_inputs(plan.routes[0], plan, probes, regions=["r0"], at=at, levels=levels)
+        (inputs,) = build_inputs(plan.routes[0], plan, probes, regions=["r0"], at=at, history=history)
         decision = decide(inputs, state)
         state = decision.state
         own = {entry.target: entry.weight for entry in decision.entries}

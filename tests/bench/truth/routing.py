@@ -8,7 +8,8 @@ from statistics import fmean
 import numpy as np
 
 from bench.truth.series import ROUNDS_PER_HOUR, autoregressive
-from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels
+from isochrone_collector.analysis.history import HOURS, History, Levels, SeriesLevels, median_of
+from isochrone_wire.answers import Metric
 from testdata.routing_worlds import START_AT, RoutingSimulation
 
 DAYS = 6
@@ -26,17 +27,17 @@ def switches_a_day(seed: int) -> float:
 
 def _switches(seed: int, day: int) -> int:
     world = RoutingSimulation(seed=seed + day, regions=1, drift=DRIFT)
-    world.levels = week([seed, 5, day], [target.id for target in world.plan.targets], world.sigma)
+    world.history = week([seed, 5, day], [target.id for target in world.plan.targets], world.sigma)
     return sum(moment.switched for moment in world.run(EPOCHS_OF_A_DAY, MEDIAN_MS, MEDIAN_MS))
 
 
-def week(seed: list[int], target_ids: list[int], sigma: float) -> SeriesLevels:
+def week(seed: list[int], target_ids: list[int], sigma: float) -> History:
     """Return the hourly medians of another week of the same members, of two vantages with 72 rounds an hour each."""
     chance, shape = np.random.default_rng(seed), (len(target_ids), HOURS)
     steps = autoregressive(chance, len(target_ids), HOURS * ROUNDS_PER_HOUR, 0.97).reshape(*shape, ROUNDS_PER_HOUR)
     deviation = sigma * np.sqrt((1 - DRIFT) * np.pi / 2 / PROBES_PER_HOUR)
     scores = sigma * np.sqrt(DRIFT) * steps.mean(axis=2) + deviation * chance.standard_normal(shape)
-    return SeriesLevels(
+    medians = SeriesLevels(
         series={(target_id, "r0"): place for place, target_id in enumerate(target_ids)},
         from_at=np.full(len(target_ids), START_AT - HOURS * _HOUR_US),
         levels=Levels(
@@ -44,3 +45,4 @@ def week(seed: list[int], target_ids: list[int], sigma: float) -> SeriesLevels:
             noise=np.full(len(target_ids), (1000 * MEDIAN_MS * deviation) ** 2),
         ),
     )
+    return History(levels={median_of(Metric.TTFT): medians})

@@ -4,11 +4,23 @@ The truth is "no" if the true p95 is 5 % above the limit, or if 7 % of the reque
 is "yes" if the p95 is 10 % below the limit, or if only 1 % fails.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from bench.truth.series import ROUNDS_PER_HOUR, SERIES, drifting
 from isochrone_collector.analysis.goodput import Ending
-from isochrone_collector.analysis.history import HOURS, SUCCESS, History, Levels, SeriesLevels, above_quantile
+from isochrone_collector.analysis.history import (
+    HOURS,
+    NO_HISTORY,
+    SHARES,
+    SUCCESS,
+    History,
+    Levels,
+    SeriesLevels,
+    above_quantile,
+)
 from isochrone_collector.analysis.latency_targets import MeasuredRequests, Use, assess
 from isochrone_collector.analysis.stats.arrays import Flags, Reals
 from isochrone_wire.answers import Metric
@@ -20,26 +32,26 @@ ROUNDS = (72, 288)
 SHARE = 0.95
 EXCESS = 1.05
 RIGHT_DRAWS = 400
-_WORLDS = {**SERIES, "50 % noise, 50 % drift": drifting(0.5)}
+_SMOOTH = {**SERIES, "50 % noise, 50 % drift": drifting(0.5)}
 RUNS = ("failures in runs of ten", "late in runs of ten")
+WORLDS = (*_SMOOTH, *RUNS)
 HIDDEN = ("AR(.8)", "50 % noise, 50 % drift", *RUNS)
 """Worlds in which a clean window is the typical one."""
 _MEDIAN_US = 350_000.0
 _DEVIATION = 0.35
-_TRUTH_ROWS = 400
-_EVERY_US = 300_000_000
+_TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
+EVERY_US = 300_000_000
 _WEEK = HOURS * ROUNDS_PER_HOUR
 
 
 def wrong_yes_pct(seed: int) -> dict[str, float]:
     """Return the percentage of "yes", by world and number of rounds, without history."""
-    return {f"{name}, n {n}": wrong_yes_of(name, seed, n=n, draws=DRAWS) for name in (*_WORLDS, *RUNS) for n in ROUNDS}
+    return {f"{name}, n {n}": wrong_yes_of(name, seed, n=n, draws=DRAWS) for name in WORLDS for n in ROUNDS}
 
 
 def wrong_yes_with_week_pct(seed: int) -> float:
     """Return the largest percentage of "yes" of any world whose truth is "no", with the history of a week."""
-    slow = (_yes_with_week(name, seed, n=n, excess=EXCESS) for name in _WORLDS for n in ROUNDS)
-    return max(*slow, *(_failing_with_week(seed, n) for n in ROUNDS))
+    return max(_yes_with_week(name, seed, n=n, excess=EXCESS) for name in WORLDS for n in ROUNDS)
 
 
 def right_yes_pct(seed: int) -> float:
@@ -51,17 +63,60 @@ def right_yes_without_week_pct(seed: int, draws: int = DRAWS) -> float:
     """Return the percentage of "yes" if 1 % fails independently, after 288 rounds without history."""
     chance = np.random.default_rng([seed, 9])
     failed = chance.random((draws, ROUNDS[-1])) < 0.01  # the true share
-    return _yes(np.full(failed.shape, _MEDIAN_US), 2 * _MEDIAN_US, failed=failed)
+    return _yes(Outcomes(np.full(failed.shape, _MEDIAN_US), failed, 2 * _MEDIAN_US))
 
 
 def wrong_yes_of(name: str, seed: int, *, n: int, draws: int) -> float:
     """Return the percentage of "yes" in one world without history."""
-    chance = np.random.default_rng([seed, 3, (*_WORLDS, *RUNS).index(name), n])
+    return _yes(outcomes(name, np.random.default_rng([seed, 3, WORLDS.index(name), n]), draws, n))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The latencies of requests by row and round, which of them failed, and the limit."""
+
+    latencies_us: Reals
+    failed: Flags
+    limit_us: float
+
+    def split(self, rounds: int) -> tuple["Outcomes", "Outcomes"]:
+        """Return the first rounds, and the others."""
+        parts = (slice(rounds), slice(rounds, None))
+        before, after = (
+            replace(self, latencies_us=self.latencies_us[:, own], failed=self.failed[:, own]) for own in parts
+        )
+        return before, after
+
+
+def outcomes(name: str, chance: np.random.Generator, rows: int, n: int, *, excess: float = EXCESS) -> Outcomes:
+    """Draw rows of n requests of a world; the true p95 is the limit times `excess`."""
     if name in RUNS:
-        bad = _runs(chance, draws, n)
-        late = name == RUNS[1]
-        return _yes(np.where(bad & late, 3.0, 1.0) * _MEDIAN_US, 2 * _MEDIAN_US, failed=bad & (not late))
-    return _yes(_latencies(_WORLDS[name](chance, draws, n)), _limit_us(name, chance, EXCESS))
+        bad, is_late = _runs(chance, rows, n), name == RUNS[1]
+        return Outcomes(np.where(bad & is_late, 3.0, 1.0) * _MEDIAN_US, bad & (not is_late), 2 * _MEDIAN_US)
+    values = _latencies(_SMOOTH[name](chance, rows, n))
+    truth = np.quantile(_SMOOTH[name](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), SHARE)
+    return Outcomes(values, np.zeros(values.shape, np.bool_), float(_latencies(truth)) / excess)
+
+
+def history_of(past: Outcomes, keys: Sequence[tuple[int, str]]) -> History:
+    """Return the hourly levels of a week of rows."""
+
+    def of(flags: Flags, quantiles: Reals | None = None) -> SeriesLevels:
+        hourly = flags.reshape(len(flags), HOURS, -1)
+        shares = hourly.mean(axis=2)
+        level = shares.mean(axis=1)
+        return SeriesLevels(
+            series={key: row for row, key in enumerate(keys)},
+            from_at=np.zeros(len(flags), np.int64),
+            levels=Levels(values=shares, noise=level * (1 - level) / hourly.shape[2]),
+            quantile=quantiles,
+        )
+
+    levels = {SUCCESS: of(~past.failed)}
+    for share in SHARES:
+        quantiles = np.quantile(past.latencies_us, share, axis=1)
+        levels[above_quantile(Metric.TTFT, share)] = of(past.latencies_us > quantiles[:, None], quantiles)
+    return History(levels=levels)
 
 
 def _runs(chance: np.random.Generator, rows: int, n: int, *, share: float = 0.07, length: int = 10) -> Flags:
@@ -78,43 +133,13 @@ def _latencies(scores: Reals) -> Reals:
     return _MEDIAN_US * np.exp(_DEVIATION * scores)
 
 
-def _limit_us(name: str, chance: np.random.Generator, excess: float) -> float:
-    return float(_latencies(np.quantile(_WORLDS[name](chance, _TRUTH_ROWS, 5_000), SHARE))) / excess
-
-
 def _yes_with_week(name: str, seed: int, *, n: int, excess: float) -> float:
-    chance = np.random.default_rng([seed, 10, list(_WORLDS).index(name), n])
-    values = _latencies(_WORLDS[name](chance, RIGHT_DRAWS, _WEEK + n))
-    limit_us = _limit_us(name, chance, excess)
-    levels = {
-        above_quantile(Metric.TTFT, share): _exceedances(values[:, :_WEEK], share) for share in (0.5, 0.9, 0.95, 0.99)
-    }
-    certain = Levels(values=np.ones((RIGHT_DRAWS, HOURS)), noise=np.zeros(RIGHT_DRAWS))
-    return _yes(values[:, _WEEK:], limit_us, history=History(levels={**levels, SUCCESS: _series(certain)}))
+    chance = np.random.default_rng([seed, 10, WORLDS.index(name), n])
+    past, window = outcomes(name, chance, RIGHT_DRAWS, _WEEK + n, excess=excess).split(_WEEK)
+    return _yes(window, history_of(past, [(row, "r") for row in range(RIGHT_DRAWS)]))
 
 
-def _failing_with_week(seed: int, n: int) -> float:
-    failed = _runs(np.random.default_rng([seed, 11, n]), RIGHT_DRAWS, _WEEK + n)
-    shares = 1 - failed[:, :_WEEK].reshape(RIGHT_DRAWS, HOURS, ROUNDS_PER_HOUR).mean(axis=2)
-    level = shares.mean(axis=1)
-    history = History(levels={SUCCESS: _series(Levels(values=shares, noise=level * (1 - level) / ROUNDS_PER_HOUR))})
-    return _yes(np.full((RIGHT_DRAWS, n), _MEDIAN_US), 2 * _MEDIAN_US, failed=failed[:, _WEEK:], history=history)
-
-
-def _exceedances(past: Reals, share: float) -> SeriesLevels:
-    quantiles = np.quantile(past, share, axis=1)
-    hourly = (past > quantiles[:, None]).reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
-    return _series(Levels(values=hourly, noise=np.full(len(past), share * (1 - share) / ROUNDS_PER_HOUR)), quantiles)
-
-
-def _series(levels: Levels, quantiles: Reals | None = None) -> SeriesLevels:
-    rows = len(levels.values)
-    series = {(row, "r"): row for row in range(rows)}
-    return SeriesLevels(series=series, from_at=np.zeros(rows, np.int64), levels=levels, quantile=quantiles)
-
-
-def _yes(latencies_us: Reals, limit_us: float, *, failed: Flags | None = None, history: History | None = None) -> float:
-    failed = np.zeros(latencies_us.shape, np.bool_) if failed is None else failed
+def _yes(found: Outcomes, history: History = NO_HISTORY) -> float:
     rows = [
         MeasuredRequests(
             target_id=row,
@@ -123,10 +148,10 @@ def _yes(latencies_us: Reals, limit_us: float, *, failed: Flags | None = None, h
             requests=requests_of(
                 np.where(bad, np.nan, own).tolist(),
                 [Ending.FAILED if one else Ending.ANSWERED for one in bad.tolist()],
-                every_us=_EVERY_US,
+                every_us=EVERY_US,
             ),
         )
-        for row, (own, bad) in enumerate(zip(latencies_us, failed, strict=True))
+        for row, (own, bad) in enumerate(zip(found.latencies_us, found.failed, strict=True))
     ]
-    use = Use(name="limit", meaning="of a bench", metric=Metric.TTFT, limit_us=round(limit_us), share=SHARE)
-    return 100 * float(np.mean([line.eligible is Eligible.YES for line in assess(rows, [use], history or History())]))
+    use = Use(name="limit", meaning="of a bench", metric=Metric.TTFT, limit_us=round(found.limit_us), share=SHARE)
+    return 100 * float(np.mean([line.eligible is Eligible.YES for line in assess(rows, [use], history)]))

@@ -286,7 +286,7 @@ class Stage:
             generation=self.generation,
             built_at=self.at,
             window=Window(from_at=self.at - 60 * MINUTE_US, until_at=self.at),
-            entries=(replace(FIRST, slo_eligible=eligible),),
+            entries=(replace(FIRST, slo_in_window=eligible),),
             change=change,
         )
         row = NewTable(

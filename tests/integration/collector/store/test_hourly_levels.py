@@ -45,12 +45,11 @@ async def a_week(local: InProcessCollector) -> None:
 async def check_levels(local: InProcessCollector) -> None:
     """Check the levels of the newest week: drift and none, and shares above quantiles."""
     scope = local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))
+    median, slow = median_of(Metric.TTFT), above_quantile(Metric.TTFT, 0.95)
     async with local.database.connection() as connection:
-        medians = await hourly_levels.levels_of(connection, scope, median_of(Metric.TTFT))
-        shares = await hourly_levels.levels_of(
-            connection, replace(scope, regions=("us",)), above_quantile(Metric.TTFT, 0.95)
-        )
-        success = await hourly_levels.levels_of(connection, scope, SUCCESS)
+        history = await hourly_levels.history_of(connection, scope, [median, SUCCESS])
+        shares = (await hourly_levels.history_of(connection, replace(scope, regions=("us",)), [slow])).levels[slow]
+    medians, success = history.levels[median], history.levels[SUCCESS]
     places = [medians.series[local.target_id, region] for region in ("us", "sg")]
     assert medians.from_at.tolist() == [DAY_AT + DAYS * DAY_US - HOURS * HOUR_US] * 2
     steady, drifting = medians.levels.values[places]

@@ -144,13 +144,13 @@ def test_settled_weights_have_no_arrow() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"slo_eligible": Eligible.MAYBE}, "it is more certain to meet the objective"),
+        ({"slo_in_window": Eligible.MAYBE}, "it is more certain to meet the objective"),
         (
-            {"slo_eligible": Eligible.YES, "cost": 240.0},
+            {"slo_in_window": Eligible.YES, "cost": 240.0},
             "with p95, price and failures it counts as 198 ms, the other as 240 ms",
         ),
         (
-            {"slo_eligible": Eligible.YES, "cost": 160.0},
+            {"slo_in_window": Eligible.YES, "cost": 160.0},
             "it became the first choice 27 s ago, by newer rounds than most of the median's, and no rule switches back",
         ),
     ],

@@ -1,5 +1,7 @@
 """The hourly levels of a week, and what they say of the level of a window."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -136,15 +138,17 @@ def test_exceedances_show_when_the_slow_values_came() -> None:
     assert exceedances(cut, 2.0)[0].tolist() == [0.1]
 
 
-def told(values: list[float]) -> History:
-    """A history in which the quantiles of TTFT of the week have these values."""
-    nothing = np.empty(0, np.int64)
+def told(values: list[float], shares: Sequence[float] = SHARES) -> History:
+    """A history in which the quantiles of TTFT of the week have these values, and such a share is below them."""
     return History(
         levels={
             above_quantile(Metric.TTFT, share): SeriesLevels(
-                series={(1, "us"): 0}, from_at=nothing, levels=of(np.empty((0, HOURS))), quantile=np.array([value])
+                series={(1, "us"): 0},
+                from_at=np.zeros(1, np.int64),
+                levels=of(np.full((1, HOURS), 1 - below)),
+                quantile=np.array([value]),
             )
-            for share, value in zip(SHARES, values, strict=True)
+            for share, value, below in zip(SHARES, values, shares, strict=True)
         }
     )
 
@@ -168,6 +172,12 @@ def test_no_quantile_is_near_without_its_value() -> None:
     assert NO_HISTORY.nearest(Metric.TTFT, [(1, "us")], 200.0).tolist() == [-1]
     constant = told([100.0] * 4)
     assert [constant.nearest(Metric.TTFT, [(1, "us")], limit).tolist() for limit in (100.0, 101.0)] == [[0], [-1]]
+
+
+def test_a_repeated_quantile_with_nothing_above_it_says_nothing() -> None:
+    """If 7 % of the values are the same late one, the p90 shows when they came, though the limit is nearer to it."""
+    found = told([350.0, 350.0, 1_050.0, 1_050.0], [0.93, 0.93, 1.0, 1.0])
+    assert found.nearest(Metric.TTFT, [(1, "us")], 700.0).tolist() == [1]
 
 
 @pytest.mark.parametrize(("share", "place"), [(0.0, -1), (0.3, 0), (0.8, 1), (0.93, 2), (0.999, 3), (1.0, -1)])

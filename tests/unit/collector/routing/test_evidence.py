@@ -11,6 +11,7 @@ from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.evidence import NO_OBJECTIVE, ProbeTable, evidence_of, failing_runs, suspects
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs, comparisons_of, joint_rounds
+from isochrone_collector.routing.long_run import Week
 from isochrone_collector.routing.objective import eligible
 from isochrone_collector.routing.switch import State
 from isochrone_wire.durations import SECOND_US
@@ -51,6 +52,7 @@ def gathered(probes: ProbeTable, *, suspected: frozenset[int] = frozenset(), slo
         reporting_ids=reporting_ids,
         rules=RULES,
         slo=slo,
+        week=Week(series=[(1, "eu")], hours=1),
     )
     return found
 
@@ -76,7 +78,15 @@ def test_all_at_once_is_each_alone() -> None:
     every_us, runs = [EVERY_US] * 3, failing_runs(probes)
     places = [(member, region) for region in range(2) for member in range(3)]
     together, *alone = (
-        evidence_of(probes, some, every_us=every_us, trusted=runs, reporting_ids={0, 1, 2, 3}, rules=RULES)
+        evidence_of(
+            probes,
+            some,
+            every_us=every_us,
+            trusted=runs,
+            reporting_ids={0, 1, 2, 3},
+            rules=RULES,
+            week=Week(series=[(member, str(region)) for member, region in some], hours=1),
+        )
         for some in (places, *([place] for place in places))
     )
     for one, (other,) in zip(together, alone, strict=True):
@@ -115,6 +125,7 @@ def test_a_decision_takes_no_more_memory_than_its_probes() -> None:
         trusted=runs,
         reporting_ids=set(range(4)),
         rules=RULES,
+        week=Week(series=[(member, "eu") for member in range(20)], hours=1),
     )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
