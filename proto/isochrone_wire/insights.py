@@ -68,10 +68,11 @@ class RegionCost:
     """The latency that a provider adds in one region, relative to the region where it is fastest.
 
     `added` is the pseudomedian of the differences from `best_region` in microseconds (or tokens per second), over
-    `targets` targets, as n pairs by target and round; it is zero in the best region. `n_eff` independent pairs have as
-    wide an interval as these n. `median` is the median over targets of their medians. `since_at` is the newest lasting
-    change of one of these targets, in microseconds since the epoch: rounds of a target before its own newest change do
-    not count.
+    `targets` targets, as n pairs by target and round; it is zero in the best region. The interval also holds for the
+    choice of the best region; but for that, `n_eff` independent pairs have as wide a one as these n. `median` is the
+    median over targets of their medians. `since_at` is the newest lasting change of one of these targets, in
+    microseconds since the epoch: rounds of a target before its own newest change do not count. A decision without 48
+    hours of history is `provisional`.
     """
 
     provider: str
@@ -88,6 +89,7 @@ class RegionCost:
     reason: str = ""
     since_at: int | None = None
     n_eff: float | None = None
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

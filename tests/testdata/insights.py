@@ -58,6 +58,7 @@ _BEST = RegionCost(
     added=0.0,
     n=1440,
     decision=Decision.FASTER,
+    provisional=True,
 )
 REGION_COSTS = (
     _BEST,
@@ -80,6 +81,7 @@ REGION_COSTS = (
         n=3,
         decision=Decision.UNDECIDED,
         reason="3 of 24 rounds needed",
+        provisional=False,
     ),
 )
 

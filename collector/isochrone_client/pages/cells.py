@@ -16,6 +16,7 @@ QuantileOf = Callable[[Row], Quantile | None]
 TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few independent samples for a 95 % interval: a median needs 6"
 TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59 and two days of history; ≥: at least"
 """The note below a table with quantiles that are not shown."""
+PROVISIONAL = "provisional: less than 48 hours of history"
 SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
 PROVIDERS = "providers of targets"
 """The name of what a shortened target no longer has."""

@@ -139,7 +139,7 @@ def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
     if row.decision in (Decision.UNDECIDED, Decision.MIXED) and row.reason:
         yield cells.without_size(row.reason)
     if row.provisional:
-        yield "provisional: less than 48 hours of history"
+        yield cells.PROVISIONAL
     if not row.paired:
         yield f"no rounds in common: {row.region_n} of {row.region} and {row.baseline_n} of {row.baseline}, unpaired"
     if has_step(row):

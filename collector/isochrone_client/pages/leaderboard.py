@@ -247,9 +247,10 @@ def _slower_by(row: RegionCost, of: Callable[[float | None], float | None]) -> s
 
 
 def _cost_remark(row: RegionCost) -> str:
-    """The reason of a decision and, once per provider, the change that cut its rounds."""
+    """The reason of a decision, whether it is provisional and, once per provider, the change that cut its rounds."""
     cut = f"only rounds since a change at {minute(row.since_at)}" if row.since_at and _is_best(row) else ""
-    return "; ".join(filter(None, (cells.without_size(row.reason), cut)))
+    provisional = cells.PROVISIONAL if row.provisional else ""
+    return "; ".join(filter(None, (cells.without_size(row.reason), provisional, cut)))
 
 
 def _decision(row: RegionCost) -> str:

@@ -61,6 +61,16 @@ class Levels:
         """Return the levels of the differences between the series of both."""
         return Levels(values=self.values - other.values, noise=self.noise + other.noise)
 
+    def averaged(self, group: Integers, *, rows: int) -> "Levels":
+        """Return the mean around its own level of the series of each group, from 0 to below `rows`."""
+        known = np.isfinite(self.values)
+        around = np.where(known, self.values - _row_means(self.values)[:, None], 0.0)
+        sums, counts = np.zeros((2, rows, self.values.shape[1]))
+        np.add.at(sums, group, around)
+        np.add.at(counts, group, known)
+        noise = np.bincount(group, weights=self.noise, minlength=rows) / np.bincount(group, minlength=rows) ** 2
+        return Levels(values=np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0), noise=noise)
+
     def where(self, known: Flags) -> "Levels":
         """Return only these hours."""
         return replace(self, values=np.where(known, self.values, np.nan))

@@ -315,14 +315,25 @@ async def region_costs(context: QueryContext, selection: Selection, *, metric: s
         every_vantage = await vantages.vantages(connection)
         spans = await context.plans.spans(connection, selection.window)
         changes = await drift.newest_changes(connection, resolved.scope, measure)
+        history = await hourly_levels.history_of(connection, scope, (median_of(measure), SUCCESS))
     margin, now_at, window = context.margin(measure), context.clock(), selection.window
 
     def weigh() -> tuple[RegionCost, ...]:
-        found = participations(probes, every_vantage, spans, target_ids=target_ids, window=window, now_at=now_at)
+        found = participations(
+            probes, every_vantage, spans, target_ids=target_ids, window=window, now_at=now_at, history=history
+        )
         left_out = unfit(found, region_problems(control, found, probes.regions))
         providers = {target.id: target.provider for target in resolved.targets.values()}
         panel = build_panel(probes)
         steps = with_steps(panel, list(resolved.targets), changes=changes, margin=margin)
-        return costs_of(panel, providers, metric=measure, unfit=left_out, changes=steps, margin=margin)
+        return costs_of(
+            panel,
+            providers,
+            metric=measure,
+            unfit=left_out,
+            changes=steps,
+            margin=margin,
+            hourly=history.levels[median_of(measure)],
+        )
 
     return RegionCostList(window=window, costs=await asyncio.to_thread(weigh))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from bench.result import at_least, at_most, conclude
 from bench.truth import (
+    best_regions,
     decisions,
     incidents,
     intervals,
@@ -58,6 +59,9 @@ GOALS = {
     "race_p99_error_pct": at_most(10),
     "hedged_common_stalls": at_most(0),
     "region_shock_coverage": at_least(0.9),
+    "best_region_coverage_pct": at_least(90),
+    "equal_regions_that_decide_pct": at_most(5),
+    "slower_regions_decided_pct": at_least(50),
     "switches_a_day": at_most(1),
 }
 
@@ -94,6 +98,7 @@ def main() -> int:
     )
     stalls = _shown("stalls that members of a route share", shared_stalls.figures(seed))
     shock = _shown("coverage of `regions --best` under a shock that all targets share", region_shock.region_shock(seed))
+    regions = best_regions.figures(seed)
     mixed = [decisions.mixed_tables(seed, has_history=known) for known in (False, True)]
     figures = {
         "missed_cases": float(sum(not one.is_met for one in covered)),
@@ -125,6 +130,7 @@ def main() -> int:
         "race_p99_error_pct": stalls["race_p99_error_pct"],
         "hedged_common_stalls": stalls["hedged_common_stalls"],
         "region_shock_coverage": min(shock.values()),
+        **regions,
         "switches_a_day": routing.switches_a_day(seed),
         "seed": float(seed),
     }

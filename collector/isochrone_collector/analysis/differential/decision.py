@@ -83,12 +83,10 @@ def margin_of(metric: Metric, rules: Iterable[MarginRule] = ()) -> Margin:
     )
 
 
-MAX_FALSE_SHARE = 0.05
-MAX_WITHOUT_HISTORY = 0.04
-MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.01
-"""The largest q-values of a decision while drift that is slower than the window is unknown. What is not seen hides a
-difference more often than it makes one.
-"""
+_MAX_FALSE_SHARE = 0.05
+# The largest q-values of a decision while drift that is slower than the window is unknown. What is not seen hides a
+# difference more often than it makes one.
+_MAX_WITHOUT_HISTORY, _MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.04, 0.01
 _US_PER_MS = 1000.0
 # Two decimals below 1, one below 10, none above.
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
@@ -123,8 +121,7 @@ class Rounds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A region compared with the baseline. The losses are the reasons why nothing is decided in favour of a side, empty
-    without one. `q_value` is that among so many `comparisons`, `max_q_value` the largest one of a decision, and
-    `equivalence_q_value` and `max_equivalence_q_value` those of `equivalent`.
+    without one. `q_value` is that among so many `comparisons`, and `equivalence_q_value` that of `equivalent`.
     `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
     region is better.
     """
@@ -137,9 +134,8 @@ class Comparison:
     faster_share: float
     q_value: float | None
     comparisons: int
-    max_q_value: float = MAX_FALSE_SHARE
     equivalence_q_value: float = 0.0
-    max_equivalence_q_value: float = MAX_FALSE_SHARE
+    has_history: bool = True
     baseline_losses: str = ""
     region_losses: str = ""
 
@@ -175,9 +171,10 @@ def _objection(one: Comparison, decision: Decision) -> str:
         return lost
     if one.rounds.n < rounds_needed(one.rounds.decorrelation_rounds):
         return f"{size_in_words(one.shift, one.metric)} so far; {one.rounds.lack}"
-    q_value, largest = one.q_value, one.max_q_value
+    q_value, largest = one.q_value, _MAX_WITHOUT_HISTORY
     if decision not in losses:
-        q_value, largest = one.equivalence_q_value, one.max_equivalence_q_value
+        q_value, largest = one.equivalence_q_value, _MAX_EQUIVALENCE_WITHOUT_HISTORY
+    largest = _MAX_FALSE_SHARE if one.has_history else largest
     if q_value is None or q_value > largest:
         shown = "unknown" if q_value is None else f"{q_value:.3f}"
         return f"may be chance among {one.comparisons} comparisons (q-value {shown}; {largest} needed)"

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
-    MAX_EQUIVALENCE_WITHOUT_HISTORY,
-    MAX_FALSE_SHARE,
-    MAX_WITHOUT_HISTORY,
     Comparison,
     Margin,
     Rounds,
@@ -110,7 +107,8 @@ class _Line:
         """Return the p-value of a difference of the margin or more; NaN where nothing is compared."""
         if self.estimate is None or self.unfit:
             return np.nan
-        return self.estimate.chance_beyond(margin.size(self.estimate.baseline_median, self.estimate.region_median))
+        size = margin.size(self.estimate.baseline_median, self.estimate.region_median)
+        return self.estimate.shift.chance_beyond(size, freedom=self.estimate.freedom)
 
 
 def differentials_of(
@@ -237,9 +235,8 @@ def _differential(
         faster_share=estimate.prob_superiority if metric.more_is_better else 1 - estimate.prob_superiority,
         q_value=q_value,
         comparisons=comparisons,
-        max_q_value=MAX_FALSE_SHARE if estimate.has_history else MAX_WITHOUT_HISTORY,
         equivalence_q_value=equivalence_q_value,
-        max_equivalence_q_value=MAX_FALSE_SHARE if estimate.has_history else MAX_EQUIVALENCE_WITHOUT_HISTORY,
+        has_history=estimate.has_history,
         baseline_losses=line.baseline.losses,
         region_losses=line.region.losses,
     )

@@ -11,7 +11,6 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from isochrone_collector.analysis.differential.panel import Pairs, Panel
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, mean_ranks
@@ -20,7 +19,6 @@ from isochrone_collector.analysis.stats.memory import unseen_inflation
 from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, unpaired_shift
 
 _CELLS = 1 << 17
-_UPPER = 0.975
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +44,6 @@ class Estimate:
     has_history: bool = False
     freedom: float = np.inf
 
-    def chance_beyond(self, margin: float) -> float:
-        """Return the larger p-value of "slower by the margin" and "faster by the margin"; 1 without an interval."""
-        if self.shift.low is None or self.shift.high is None:
-            return 1.0
-        estimate, bounds = self.shift.estimate, (self.shift.low, self.shift.high)
-        rooms = ((margin + estimate, estimate - bounds[0]), (margin - estimate, bounds[1] - estimate))
-        scores = [room / half if half > 0 else np.sign(room) * np.inf for room, half in rooms]
-        return float(stdtr(self.freedom, -min(scores) * stdtrit(self.freedom, _UPPER)))
-
 
 def estimates(
     pairs: Pairs, *, with_network: bool, decorrelation_rounds: Reals, history: VarianceInflation | None
@@ -67,7 +56,7 @@ def estimates(
     differences = pairs.rows(pairs.panel.value[pairs.region] - pairs.panel.value[pairs.baseline])
     told = np.isfinite(decorrelation_rounds) & (differences.counts < LEAST_ROUNDS)
     known = VarianceInflation(ratio=np.maximum(decorrelation_rounds, 1.0), freedom=np.full(len(pairs), np.inf))
-    inflated = known.where(told, _with_unseen(inflation(differences), differences, history))
+    inflated = known.where(told, with_unseen(inflation(differences), differences, history))
     found = _paired(pairs, differences, inflated, with_network=with_network, history=history)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
@@ -75,11 +64,11 @@ def estimates(
     return found
 
 
-def _with_unseen(own: VarianceInflation, differences: Ragged, history: VarianceInflation | None) -> VarianceInflation:
+def with_unseen(own: VarianceInflation, series: Ragged, history: VarianceInflation | None) -> VarianceInflation:
     """Return the inflation of rows, without history at least that by the memory of all rows."""
     if history is not None and np.isfinite(history.ratio).all():
         return own
-    unseen = own.wider(unseen_inflation(differences))
+    unseen = own.wider(unseen_inflation(series))
     return unseen if history is None else own.where(np.isfinite(history.ratio), unseen)
 
 

@@ -18,9 +18,16 @@ The laws:
 4. A region is `mixed` as in `decision`: the difference of the medians is that of each target over its pairs, and of
    several targets their median; the share of faster rounds is that of all pairs.
 5. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
-
-The best region is chosen from the same rounds on which it is compared, so among equal regions a lucky one looks better
-than it is; the margin (see `decision`), not the interval, keeps this from becoming a decision.
+6. Drift slower than the window is known from the past week: from the mean over the targets of the hourly levels, each
+   around its own. Without 48 hours of it, all lines of the answer show it together (`stats.memory`), and decisions are
+   provisional.
+7. The best region is chosen from the same rounds on which it is compared, so a lucky one looks better than it is. The
+   interval and the p-values of a line therefore hold for all regions that may be the best one, by Bonferroni. Inference
+   that holds for all choices holds for the one that was made (projection; I. Andrews, T. Kitagawa and A. McCloskey,
+   Quarterly J. Econ. 139 (2024) 305-358), and it is enough to hold for those that the data leave possible (T. Zrnic and
+   W. Fithian, Annals of Statistics 52 (2024) 1227-1253): regions whose cost is less than two half-widths of intervals
+   that together err in 0.1 %. One that is far behind widens nothing, and of two regions the interval is that of one
+   comparison.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,18 +44,18 @@ from isochrone_collector.analysis.differential.decision import (
     q_values,
     undetermined_note,
 )
-from isochrone_collector.analysis.differential.estimation import medians
+from isochrone_collector.analysis.differential.estimation import medians, with_unseen
 from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion
+from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, grouped, mean_ranks
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
-from isochrone_collector.analysis.stats.shifts import Shift, Shifts, paired_estimates, paired_shifts
+from isochrone_collector.analysis.stats.shifts import Shifts, paired_estimates, paired_shifts
 from isochrone_wire.answers import Decision, Metric
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import RegionCost
 
-# Fewer rounds get fewer cosines (see `long_run_variance`): a shock that all targets share remains in the sums, which
-# are therefore correlated more strongly than a single series.
-_MANY_ROUNDS = 100
-_COSINES_OF_FEW, _COSINES_OF_MANY = 3, 6
+# A region may be the best one unless it is excluded with so many times less error than an interval has.
+_SURE = 50
 
 
 def region_costs(
@@ -59,11 +66,13 @@ def region_costs(
     unfit: Mapping[TargetRegion, str],
     changes: Changes,
     margin: Margin,
+    hourly: SeriesLevels | None = None,
 ) -> tuple[RegionCost, ...]:
     """Return one line per provider and region that has a value, the best region of a provider first.
 
     `providers` maps target id → provider; other targets are ignored. `unfit` maps a target and region → why it is not
-    compared. `margin` is the smallest difference that matters.
+    compared. `margin` is the smallest difference that matters. `hourly` are the levels of the past week, if they are
+    known.
     """
     newest = _newest_changes(changes)
     panel = _since(panel, newest)
@@ -73,9 +82,9 @@ def region_costs(
             places.setdefault(providers[target_id], []).append(place)
     view = _PanelView(panel, metric, unfit, newest)
     found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
-    rates = q_values(np.array([line.p_value for line in found]))
-    comparisons = int(np.count_nonzero(~np.isnan(rates)))
-    judged = [_judged(line, margin, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
+    compared = [line for line in found if isinstance(line, _Line)]
+    lines = [line for line in found if isinstance(line, RegionCost)]
+    judged = [*lines, *(_judged(compared, margin, _histories(compared, newest, hourly)) if compared else ())]
     return tuple(cost for provider in sorted(places) for cost in _ordered(judged, provider))
 
 
@@ -105,6 +114,13 @@ class _Differences:
 
     def __len__(self) -> int:
         return len(self.ours)
+
+    @property
+    def hours(self) -> float:
+        """The hours that the rounds span, with one gap more than there are between them."""
+        instants = np.unique(self.round_at)
+        gaps = max(len(instants) - 1, 1)
+        return float(instants[-1] - instants[0]) / HOUR_US * len(instants) / gaps
 
     @property
     def values(self) -> Reals:
@@ -144,14 +160,19 @@ class _Differences:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Line:
-    """A cost, its comparison, if any, and why nothing is decided in favour of the best region or of it."""
+    """A cost to decide on: its pairs, the ids of their targets, the median of the best region, and why nothing is
+    decided in favour of that one or of its own.
+    """
 
     cost: RegionCost
-    differences: _Differences | None = None
-    shift: Shift | None = None
-    p_value: float = np.nan
-    best_median: float = 0.0
-    losses: tuple[str, str] = ("", "")
+    pairs: _Differences
+    target_ids: tuple[int, ...]
+    best_median: float
+    losses: tuple[str, str]
+
+    def margin(self, margin: Margin) -> float:
+        """Return the smallest difference from the best region that matters."""
+        return margin.size(self.best_median, self.cost.median or 0.0)
 
 
 class _PanelView:
@@ -183,6 +204,10 @@ class _PanelView:
         """Return the median of the targets' medians."""
         spans = (slice(*self._span(region, target)) for target in targets)
         return float(np.median([np.median(self._panel.value[span]) for span in spans]))
+
+    def ids(self, targets: Sequence[int]) -> tuple[int, ...]:
+        """Return the ids of targets."""
+        return tuple(self._panel.target_ids[list(targets)].tolist())
 
     def since_at(self, targets: Sequence[int]) -> int | None:
         """Return the newest change of the targets, `None` without one."""
@@ -222,7 +247,7 @@ class _PanelView:
         return int(self._starts[group]), int(self._starts[group + 1])
 
 
-def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterator[_Line]:
+def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterator[RegionCost | _Line]:
     regions, targets = _comparable(view, places)
     blank = RegionCost(provider=provider, metric=view.metric, region="", best_region="", targets=len(targets))
     if not regions:
@@ -231,43 +256,32 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
     rows = [view.rows(region, targets) for region in regions]
     losses = [view.losses(region, own) for region, own in zip(regions, rows, strict=True)]
     best = _best(view, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
-    differences = [view.differences(own, rows[best]) for own in rows]
-    found = _shifts(differences)
     nearest = regions[best]
     blank = replace(blank, best_region=view.regions[nearest], since_at=view.since_at(targets))
-    best_median = view.median(nearest, targets)
-    columns = zip(regions, differences, found.listed(), found.n_eff.tolist(), found.p_value.tolist(), strict=True)
-    for place, (region, own, shift, n_eff, p_value) in enumerate(columns):
+    best_median, target_ids = view.median(nearest, targets), view.ids(targets)
+    for place, region in enumerate(regions):
         line = replace(blank, region=view.regions[region], median=view.median(region, targets))
         both = losses[best], losses[place]
         if place == best:
-            yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
-        elif shift is None:
-            nowhere = f"no round has a value both from here and from {line.best_region}"
-            reason = both[1] or both[0] or undetermined_note(own.undetermined) or nowhere
-            yield _Line(cost=replace(line, reason=reason))
+            yield replace(line, added=0.0, n=len(rows[best]))
+        elif pairs := view.differences(rows[place], rows[best]):
+            line = replace(line, n=len(pairs))
+            yield _Line(cost=line, pairs=pairs, target_ids=target_ids, best_median=best_median, losses=both)
         else:
-            cost = replace(line, added=shift.estimate, added_low=shift.low, added_high=shift.high)
-            yield _Line(
-                cost=replace(cost, n=len(own), n_eff=n_eff),
-                differences=own,
-                shift=shift,
-                p_value=p_value,
-                best_median=best_median,
-                losses=both,
-            )
+            nowhere = f"no round has a value both from here and from {line.best_region}"
+            yield replace(line, reason=both[1] or both[0] or undetermined_note(pairs.undetermined) or nowhere)
     yield from _excluded_lines(view, blank, places, regions)
 
 
 def _excluded_lines(
     view: _PanelView, blank: RegionCost, places: Sequence[int], compared: Sequence[int]
-) -> Iterator[_Line]:
+) -> Iterator[RegionCost]:
     for region in np.flatnonzero(view.counts[places].any(axis=0)).tolist():
         if region not in compared:
             reason = view.why_unfit(region, places) or (
                 f"measured none of the targets of {blank.provider} that the others did"
             )
-            yield _Line(cost=replace(blank, region=view.regions[region], targets=0, reason=reason))
+            yield replace(blank, region=view.regions[region], targets=0, reason=reason)
 
 
 def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -296,16 +310,41 @@ def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[in
     return best
 
 
-def _shifts(differences: Sequence[_Differences]) -> Shifts:
+def _shifts(differences: Sequence[_Differences], history: VarianceInflation | None) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
     # The variance of the sums of the rounds, relative to that of independent values of mean 0.
     squares = np.array([own @ own for own in ranks])
     effects = np.divide([own @ own for own in sums], squares, out=np.ones(len(sums)), where=squares > 0)
-    of_few, of_many = (inflation(_laid_out(sums), cosines=count) for count in (_COSINES_OF_FEW, _COSINES_OF_MANY))
-    of_rounds = of_many.where(np.array([len(own) >= _MANY_ROUNDS for own in sums]), of_few)
+    series = _laid_out(sums)
+    of_rounds = with_unseen(inflation(series), series, history)
     known = VarianceInflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
-    return paired_shifts(_laid_out([own.values for own in differences]), known=known)
+    return paired_shifts(_laid_out([own.values for own in differences]), known=known, history=history)
+
+
+def _histories(
+    lines: Sequence[_Line], newest: Mapping[int, int], hourly: SeriesLevels | None
+) -> VarianceInflation | None:
+    """Return how far the mean levels of each line's targets were from the long run in such windows of the past week."""
+    if hourly is None:
+        return None
+    series = [(line, target_id) for line in lines for target_id in line.target_ids]
+    since_at = [newest.get(target_id, 0) for _, target_id in series]
+    ours, theirs = (
+        hourly.of([(target_id, region) for (_, target_id), region in zip(series, regions, strict=True)], since_at)
+        for regions in ([line.cost.region for line, _ in series], [line.cost.best_region for line, _ in series])
+    )
+    owner = np.repeat(np.arange(len(lines)), [len(line.target_ids) for line in lines])
+    return ours.minus(theirs).averaged(owner, rows=len(lines)).variances(np.array([line.pairs.hours for line in lines]))
+
+
+def _rivals(lines: Sequence[_Line], alone: Shifts) -> Integers:
+    """Return how many regions besides each line's own may be the best one of its provider."""
+    _, of = np.unique([line.cost.provider for line in lines], return_inverse=True)
+    reach = alone.among(_SURE * np.bincount(of)[of])
+    is_candidate = np.array([not line.losses[1] for line in lines], np.bool_)
+    may_be_best = is_candidate & ~(np.abs(alone.estimate) > reach.high - reach.low)
+    return 1 + np.bincount(of[may_be_best], minlength=len(lines))[of] - may_be_best
 
 
 def _laid_out(rows: Sequence[Reals]) -> Ragged:
@@ -313,26 +352,49 @@ def _laid_out(rows: Sequence[Reals]) -> Ragged:
     return grouped(np.concatenate(rows), owner, rows=len(rows))
 
 
-def _judged(line: _Line, margin: Margin, rate: float, comparisons: int) -> RegionCost:
-    cost, own = line.cost, line.differences
-    if own is None or line.shift is None:
-        return cost
-    best_losses, own_losses = line.losses
-    decision, reason = decide(
-        Comparison(
-            metric=cost.metric,
-            shift=line.shift,
-            rounds=Rounds(n=own.rounds, undetermined=own.undetermined),
-            margin=margin.size(line.best_median, cost.median or 0.0),
-            median_difference=own.median_difference(),
-            faster_share=own.faster_share(cost.metric),
-            q_value=None if np.isnan(rate) else rate,
-            comparisons=comparisons,
-            baseline_losses=best_losses,
-            region_losses=own_losses,
-        )
+def _judged(lines: Sequence[_Line], margin: Margin, history: VarianceInflation | None) -> list[RegionCost]:
+    alone = _shifts([line.pairs for line in lines], history)
+    rivals = _rivals(lines, alone)
+    chosen = alone.among(rivals)
+    columns = zip(lines, alone.listed(), alone.freedom.tolist(), strict=True)
+    beyond = [one.chance_beyond(line.margin(margin), freedom=freedom) if one else 1.0 for line, one, freedom in columns]
+    rows = zip(
+        lines,
+        chosen.listed(),
+        chosen.n_eff.tolist(),
+        q_values(chosen.p_value).tolist(),
+        q_values(np.minimum(rivals * np.array(beyond), 1.0)).tolist(),
+        [False] * len(lines) if history is None else np.isfinite(history.ratio).tolist(),
+        strict=True,
     )
-    return replace(cost, decision=decision, reason=reason)
+    comparisons = int(np.count_nonzero(~np.isnan(chosen.p_value)))
+    return [
+        _decided(
+            replace(line.cost, added=shift.estimate, added_low=shift.low, added_high=shift.high, n_eff=n_eff),
+            Comparison(
+                metric=line.cost.metric,
+                shift=shift,
+                rounds=Rounds(n=line.pairs.rounds, undetermined=line.pairs.undetermined),
+                margin=line.margin(margin),
+                median_difference=line.pairs.median_difference(),
+                faster_share=line.pairs.faster_share(line.cost.metric),
+                q_value=None if np.isnan(rate) else rate,
+                comparisons=comparisons,
+                equivalence_q_value=alike,
+                has_history=has_history,
+                baseline_losses=line.losses[0],
+                region_losses=line.losses[1],
+            ),
+        )
+        for line, shift, n_eff, rate, alike, has_history in rows
+        if shift
+    ]
+
+
+def _decided(cost: RegionCost, comparison: Comparison) -> RegionCost:
+    decision, reason = decide(comparison)
+    provisional = not (comparison.has_history or decision is Decision.UNDECIDED)
+    return replace(cost, decision=decision, reason=reason, provisional=provisional)
 
 
 def _ordered(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
@@ -357,6 +419,7 @@ def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
         return replace(best, reason=f"no other region to compare {best.region} with")
     if open_:
         return replace(best, reason=f"not decidedly better than {', '.join(open_)}")
+    best = replace(best, provisional=any(cost.provisional for cost in others))
     if near:
         return replace(best, decision=Decision.EQUIVALENT, reason=f"equivalent: {', '.join(near)}")
     return replace(best, decision=Decision.FASTER)

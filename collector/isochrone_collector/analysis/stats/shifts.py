@@ -24,7 +24,7 @@ from functools import lru_cache
 from math import floor, isnan, sqrt
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, granularities, mean_ranks, ragged
 from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS, VarianceInflation, inflation
@@ -92,6 +92,17 @@ class Shift:
     low: float | None
     high: float | None
 
+    def chance_beyond(self, margin: float, *, freedom: float) -> float:
+        """Return the larger p-value of "slower by the margin" and "faster by the margin"; 1 without an interval."""
+        if self.low is None or self.high is None:
+            return 1.0
+        rooms = (
+            (margin + self.estimate, self.estimate - self.low),
+            (margin - self.estimate, self.high - self.estimate),
+        )
+        scores = [room / half if half > 0 else np.sign(room) * np.inf for room, half in rooms]
+        return float(stdtr(freedom, -min(scores) * stdtrit(freedom, 1 - _TAIL)))
+
     def widened(self, factor: float, *, least: float = 0.0) -> "Shift":
         """Return the same estimate with both half-widths multiplied, and at least `least`."""
         if self.low is None or self.high is None:
@@ -112,6 +123,16 @@ class Shifts:
     n_eff: Reals
     p_value: Reals
     freedom: Reals
+
+    def among(self, comparisons: Integers) -> "Shifts":
+        """Return the shifts with intervals and p-values that hold for all of so many comparisons (Bonferroni)."""
+        wider = stdtrit(self.freedom, 1 - _TAIL / comparisons) / stdtrit(self.freedom, 1 - _TAIL)
+        return replace(
+            self,
+            low=self.estimate - wider * (self.estimate - self.low),
+            high=self.estimate + wider * (self.high - self.estimate),
+            p_value=np.minimum(self.p_value * comparisons, 1.0),
+        )
 
     def listed(self) -> list[Shift | None]:
         """Return the shifts as a list; `None` for a row without differences."""

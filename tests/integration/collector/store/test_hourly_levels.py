@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from psycopg import sql
 
-from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, PLAN, InProcessCollector
 from isochrone_collector.analysis.history import HOURS, SUCCESS, above_quantile, median_of
 from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.queries.differentials import differentials
+from isochrone_collector.queries.differentials import differentials, region_costs
 from isochrone_collector.store import hourly_levels
 from isochrone_collector.store.postgres.pool import execute
 from isochrone_wire.answers import Differential, Metric, Selection, Window
 from isochrone_wire.durations import HOUR_US
+from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import DAY_US, MINUTE_US, Sample, Vantage
+from testdata.columns import present
 
 MS = 1_000
 DAYS = 8
@@ -34,6 +36,7 @@ def samples(local: InProcessCollector, day: int, *, drift_ms: float, seed: int) 
 async def a_week(local: InProcessCollector) -> None:
     """Push a week and a day from two regions, the second with drift, and make the summaries of all days."""
     await local.begin(DAY_AT + MINUTE_US)
+    await local.plans.apply(f"every: 5m\n{PLAN}", dry_run=False, applied_by="a test")
     for day in range(DAYS):
         await local.turn_to(DAY_AT + (day + 1) * DAY_US)
         await local.push(US, samples(local, day, drift_ms=0, seed=1))
@@ -64,13 +67,14 @@ async def check_levels(local: InProcessCollector) -> None:
     assert (success.levels.values == 1).all()
 
 
-async def asked(local: InProcessCollector, hours: int) -> Differential:
-    """The differential over the last hours."""
+async def asked(local: InProcessCollector, hours: int) -> tuple[Differential, RegionCost]:
+    """The differential over the last hours, and the cost of the region that is not the best."""
     until_at = DAY_AT + DAYS * DAY_US
     context = QueryContext(database=local.database, plans=local.plans, clock=local.clock)
-    window = Window(from_at=until_at - hours * HOUR_US, until_at=until_at)
-    found = await differentials(context, Selection(window=window), baseline="us", against=("sg",), metric="ttft")
-    return found.differentials[0]
+    selection = Selection(window=Window(from_at=until_at - hours * HOUR_US, until_at=until_at))
+    found = await differentials(context, selection, baseline="us", against=("sg",), metric="ttft")
+    costs = await region_costs(context, selection, metric="ttft")
+    return found.differentials[0], costs.costs[1]
 
 
 async def test_history_widens_intervals_of_series_that_drift(local: InProcessCollector) -> None:
@@ -79,17 +83,16 @@ async def test_history_widens_intervals_of_series_that_drift(local: InProcessCol
     """
     await a_week(local)
     await check_levels(local)
-    told = await asked(local, 2)
+    told, told_cost = await asked(local, 2)
     async with local.database.connection() as connection:
         await execute(connection, sql.SQL("DELETE FROM hourly_levels"))
-    alone = await asked(local, 2)
-    widths = []
-    for one in (told, alone):
-        assert one.shift_low is not None
-        assert one.shift_high is not None
-        widths.append(one.shift_high - one.shift_low)
+    alone, cost_alone = await asked(local, 2)
+    widths = [present(one.shift_high) - present(one.shift_low) for one in (told, alone)]
     assert told.shift == alone.shift
     assert widths[0] > 2.5 * widths[1]
+    assert told_cost.added == cost_alone.added == pytest.approx(abs(present(told.shift)))
+    of_costs = [present(one.added_high) - present(one.added_low) for one in (told_cost, cost_alone)]
+    assert of_costs == pytest.approx(widths)
     assert told.n_eff is not None
     assert alone.n_eff is not None
     assert told.n_eff < alone.n_eff

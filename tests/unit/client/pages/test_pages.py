@@ -498,8 +498,12 @@ def test_a_change_that_cut_the_window_is_stated_once_per_provider() -> None:
     since_at = WINDOW.from_at + 60_000_000
     cut = replace(COSTS, costs=tuple(replace(row, since_at=since_at) for row in REGION_COSTS))
     page = leaderboard.best_page(cut, metric=Metric.TTFT)
-    assert [row["decision"] for row in shown(page)] == ["best [1]", "slower", "undecided [2]"]
-    assert page.notes[0] == f"[1] only rounds since a change at {minute(since_at)}"
+    assert [row["decision"] for row in shown(page)] == ["best [1]", "slower [2]", "undecided [3]"]
+    assert (
+        page.notes[0]
+        == f"[1] provisional: less than 48 hours of history; only rounds since a change at {minute(since_at)}"
+    )
+    assert page.notes[1] == "[2] provisional: less than 48 hours of history"
 
 
 def test_a_rate_is_added_in_its_own_unit() -> None:

@@ -1,6 +1,7 @@
 """Region costs: the best region per provider, and the cost of the others."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from isochrone_collector.analysis.differential.decision import Margin, margin_of
 from isochrone_collector.analysis.differential.panel import Changes, TargetRegion, build_panel
 from isochrone_collector.analysis.differential.region_cost import region_costs
+from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost
@@ -55,14 +57,20 @@ def costs(
     unfit: Mapping[TargetRegion, str] = NOTHING,
     changes: Changes = NOTHING,
     margin: Margin | None = None,
+    hourly: SeriesLevels | None = None,
 ) -> list[RegionCost]:
     named = providers or {target: "p" for target, _ in world}
     panel, margin = build_panel(probes(world, censored=censored)), margin or margin_of(metric)
-    return list(region_costs(panel, named, metric=metric, unfit=unfit, changes=changes, margin=margin))
+    found = region_costs(panel, named, metric=metric, unfit=unfit, changes=changes, margin=margin, hourly=hourly)
+    return list(found)
 
 
 def noisy(median: float, *, n: int = 40, seed: int = 0, spread: float = 3 * MS) -> Series:
     return list(median + np.random.default_rng(seed).normal(0, spread, n))
+
+
+def width(line: RegionCost) -> float:
+    return present(line.added_high) - present(line.added_low)
 
 
 def test_the_nearest_region_and_what_the_others_pay() -> None:
@@ -255,14 +263,13 @@ def test_targets_that_differ_are_no_autocorrelation() -> None:
     flat = rng.normal(0, 5 * MS, (2, 100))
     wave = np.repeat(rng.normal(0, 5 * MS, (2, 10)), 10, axis=1)
 
-    def width(noise: np.ndarray, step: float) -> float:
+    def width_of(noise: np.ndarray, step: float) -> float:
         world = {(target, "us"): [300 * MS] * 100 for target in (1, 2)}
         late = {(target, "eu"): list(400 * MS + step * target + noise[target - 1]) for target in (1, 2)}
-        line = costs({**world, **late})[1]
-        return present(line.added_high) - present(line.added_low)
+        return width(costs({**world, **late})[1])
 
-    assert width(wave, 0) > 2 * width(flat, 0)
-    assert width(flat, 2 * MS) < 1.5 * width(flat, 0)
+    assert width_of(wave, 0) > 2 * width_of(flat, 0)
+    assert width_of(flat, 2 * MS) < 1.5 * width_of(flat, 0)
 
 
 def held(worlds: Iterable[World]) -> int:
@@ -359,22 +366,108 @@ def test_among_regions_that_all_time_out_none_is_best(answered: int) -> None:
 
 
 def test_few_rounds_get_a_wider_interval() -> None:
-    """Fewer cosines, with a larger factor of Student's t: a shock that lasts is underestimated in few rounds."""
+    """Fewer than a hundred rounds hide more drift, as long as there is no week of history."""
 
-    def width(n: int) -> float:
+    def mean_width(n: int) -> float:
         lines = (
             costs({(1, "us"): noisy(300 * MS, n=n, seed=seed), (1, "eu"): noisy(400 * MS, n=n, seed=1000 + seed)})[1]
             for seed in range(40)
         )
-        return sum((line.added_high or 0.0) - (line.added_low or 0.0) for line in lines) / 40
+        return sum(map(width, lines)) / 40
 
-    assert width(99) > 1.15 * width(100)
+    assert mean_width(99) > 1.15 * mean_width(100)
 
 
 def test_a_long_row_does_not_change_a_short_one() -> None:
-    """A region that was probed for an hour has the same interval however long the best one was probed: below 100 rounds
-    there are three cosines for it.
-    """
+    """A region that was probed for an hour has the same interval however long the best one was probed."""
     us, sg = noisy(300 * MS, n=288, seed=1), noisy(550 * MS, n=60, seed=3)
     hour, day = (costs({(1, "us"): own, (1, "sg"): sg})[1] for own in (us[:60], us))
     assert (hour.added_low, hour.added_high, hour.n_eff) == (day.added_low, day.added_high, day.n_eff)
+
+
+def week(daily: float, *regions: str, targets: Sequence[int] = (1,)) -> SeriesLevels:
+    """A week in which the first region was slower by `daily` on every other day, for all targets, and then at rest."""
+    keys = [(target, region) for target in targets for region in regions]
+    days = np.resize(np.repeat([0.0, 1.0], 24), HOURS)
+    values = np.array([300 * MS + daily * days * (region == regions[0]) for _, region in keys])
+    return SeriesLevels(
+        series={key: place for place, key in enumerate(keys)},
+        from_at=np.zeros(len(keys), np.int64),
+        levels=Levels(values=values, noise=np.zeros(len(keys))),
+    )
+
+
+def noisy_world(*, targets: Sequence[int]) -> World:
+    seeds = count()
+    return {(target, region): noisy(median, seed=next(seeds)) for target in targets for region, median in MEDIANS}
+
+
+def test_each_region_that_may_be_the_best_widens_the_others() -> None:
+    """The best one is the luckiest of those that are alike; one that is far behind was never a choice."""
+    world = {(1, "us"): noisy(300 * MS, n=120, seed=1), (1, "eu"): noisy(304 * MS, n=120, seed=2)}
+    alike, far = noisy(302 * MS, n=120, seed=3), noisy(900 * MS, n=120, seed=4)
+    of_two, of_three, beside_far = (
+        next(line for line in costs(world | more, hourly=week(0, *REGIONS)) if line.region == "eu")
+        for more in ({}, {(1, "sg"): alike}, {(1, "sg"): far})
+    )
+    assert of_two.best_region == of_three.best_region == beside_far.best_region == "us"
+    assert width(of_three) > 1.1 * width(of_two)
+    assert width(beside_far) == pytest.approx(width(of_two))
+    assert of_three.n_eff == pytest.approx(of_two.n_eff)
+
+
+def test_regions_that_timed_out_were_no_choice() -> None:
+    """A region that mostly timed out is never the best one, so it widens nothing."""
+    world = {(1, "us"): noisy(300 * MS, n=120, seed=1), (1, "eu"): noisy(304 * MS, n=120, seed=2)}
+    lost = frozenset((1, "sg", place) for place in range(80))
+    given_up = [60_000 * MS if place < 80 else 300 * MS for place in range(120)]
+    one, other = (
+        next(line for line in costs(world | more, censored=lost, hourly=week(0, *REGIONS)) if line.region == "eu")
+        for more in ({}, {(1, "sg"): given_up})
+    )
+    assert width(one) == pytest.approx(width(other))
+
+
+def test_the_past_week_widens_the_cost_of_a_calm_window() -> None:
+    """If a region was slower on every other day, an hour in which it is slower says little; of one that was as steady
+    as now, it says enough.
+    """
+    world = noisy_world(targets=(1, 2))
+    names = ("eu", "us")
+    unsteady, steady = (costs(world, hourly=week(daily, *names, targets=(1, 2)))[1] for daily in (200 * MS, 0.0))
+    assert (unsteady.decision, steady.decision) == (Decision.UNDECIDED, Decision.SLOWER)
+    assert width(unsteady) > 10 * width(steady)
+
+
+def test_drift_that_targets_do_not_share_averages_out() -> None:
+    """A day on which only one of four targets was slower moves their mean by a quarter."""
+    world = noisy_world(targets=range(4))
+    every, one = week(200 * MS, "eu", "us", targets=range(4)), week(0.0, "eu", "us", targets=range(4))
+    one.levels.values[0] = every.levels.values[0]
+    shared, alone = (costs(world, hourly=hourly)[1] for hourly in (every, one))
+    assert width(shared) == pytest.approx(4 * width(alone), rel=0.1)
+
+
+def test_decisions_without_a_week_are_provisional() -> None:
+    """Without 48 hours of history a decision says so, and so does that on the best region."""
+    world = {(1, region): noisy(median, seed=place) for place, (region, median) in enumerate(MEDIANS)}
+    assert [line.provisional for line in costs(world)] == [True, True]
+    known = week(0.0, "eu", "us")
+    assert [line.provisional for line in costs(world, hourly=known)] == [False, False]
+    known.levels.values[:, 40:] = np.nan
+    assert [line.provisional for line in costs(world, hourly=known)] == [True, True]
+    undecided = costs({(1, region): noisy(median, n=9) for region, median in MEDIANS})
+    assert [line.provisional for line in undecided] == [False, False]
+
+
+def test_equivalence_is_corrected_for_all_comparisons() -> None:
+    """An interval that is just within the margin makes one line equivalent, but not beside four that are not."""
+    alike = {(0, "us"): noisy(300 * MS, seed=20), (0, "eu"): noisy(302 * MS, seed=21)}
+    world = {**noisy_world(targets=range(5)), **alike}
+    hourly = week(0.0, "eu", "us", targets=range(5))
+    line = costs(alike, hourly=hourly)[1]
+    margin = Margin(least=1.01 * max(-present(line.added_low), present(line.added_high)), share=0.0)
+    assert costs(alike, hourly=hourly, margin=margin)[1].decision is Decision.EQUIVALENT
+    beside = costs(world, hourly=hourly, margin=margin, providers={target: str(target) for target in range(5)})[1]
+    assert beside.decision is Decision.UNDECIDED
+    assert beside.reason.startswith("may be chance among 5 comparisons")
