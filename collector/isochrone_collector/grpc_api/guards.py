@@ -218,12 +218,14 @@ class CallGuard:
         return make(call, response_serializer=handler.response_serializer)
 
     def refusing(self, error: CollectorError) -> Handler:
-        """Return a handler that refuses a call without reading its request."""
+        """Return a handler that refuses a call without reading its request. It is one of streams, whatever the method
+        is: others end with an empty message, and a refusal consists of trailers only.
+        """
 
         async def refuse_call(_requests: object, context: Context) -> None:
             await self._decline(context, error)
 
-        return grpc.stream_unary_rpc_method_handler(refuse_call)
+        return grpc.stream_stream_rpc_method_handler(refuse_call)
 
     async def _decline(self, context: Context, error: CollectorError) -> None:
         if isinstance(error, ResourceExhausted):

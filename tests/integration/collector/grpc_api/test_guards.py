@@ -10,6 +10,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import Event, ResponseReceived, StreamEnded
 
 from isochrone_collector.auth import authenticator, limits
 from isochrone_collector.auth.authenticator import Principal
@@ -150,6 +153,26 @@ async def test_a_refusal_does_not_wait_for_the_request() -> None:
         refused = call(timeout=TIMEOUT_S)  # its request is never sent
         status, details = await status_of(refused)
         assert (status, details) == (grpc.StatusCode.UNAUTHENTICATED, "no credential was sent")
+
+
+async def test_a_refusal_is_trailers_only() -> None:
+    """One frame of headers ends the call, without a message: a client of a stream would take it for an answer."""
+    async with listening() as address:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        connection = H2Connection(H2Configuration(header_encoding="utf-8"))
+        connection.initiate_connection()
+        fixed = {":method": "POST", ":scheme": "http", ":authority": address, ":path": "/t.T/Refused"}
+        headers = {**fixed, "te": "trailers", "content-type": "application/grpc"}
+        connection.send_headers(1, headers.items(), end_stream=True)
+        writer.write(connection.data_to_send())
+        events = list[Event]()
+        async with asyncio.timeout(TIMEOUT_S):
+            while not any(isinstance(event, StreamEnded) for event in events):
+                events += connection.receive_data(await reader.read(65_536))
+        writer.close()
+        answers = [event for event in events if getattr(event, "stream_id", None) == 1]
+        assert [type(event) for event in answers] == [ResponseReceived, StreamEnded]
+        assert ("grpc-status", "16") in vars(answers[0])["headers"]
 
 
 @pytest.mark.parametrize("method", ["/t.T/TooOften", "/t.T/Guessed"])
