@@ -6,6 +6,7 @@
 2. A flood of connections does not keep the event loop: in each of its turns, a few are accepted, begun, or closed.
 3. The idle time and the size of a request head are limited: uvicorn's own protocol waits forever for the first request,
    and flushes before closing even if the peer does not read.
+4. A peer that does not read has `SEND_TIMEOUT_US` to empty the buffer, whatever is sent, and whoever waits for it.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ MAX_CONNECTIONS = 4_000
 MAX_HEAD_BYTES = 16 * 1024
 SEND_BUFFER_BYTES = 64 * 1024
 IDLE_US = 15 * SECOND_US
+SEND_TIMEOUT_US = 20 * SECOND_US
 FIRST_BYTE_S = 10.0
 HANDSHAKE_S = 5.0
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -190,7 +192,9 @@ def _bound(listen: Address) -> socket.socket:
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, closed after `IDLE_US` without a request. Its requests' state has `abort` and `is_full`."""
+    """uvicorn's connection, closed after `IDLE_US` without a request, and after `SEND_TIMEOUT_US` with a full buffer.
+    The state of its requests has `abort`.
+    """
 
     def __init__(
         self,
@@ -199,11 +203,11 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        state = {**app_state, "abort": self._abort, "is_full": lambda: self.flow.write_paused}
-        super().__init__(config, server_state, state, _loop)
+        super().__init__(config, server_state, {**app_state, "abort": self._abort}, _loop)
         self.closed: asyncio.Future[None] = self.loop.create_future()
         self._idle_since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start with a limited buffer."""
@@ -217,12 +221,27 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer and report the end."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Cancel the timers and report the end."""
+        for timer in filter(None, (self._timer, self._deadline)):
+            timer.cancel()
         super().connection_lost(exc)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Stop sending, and wait for the peer."""
+        super().pause_writing()
+        self._deadline = self.loop.call_later(SEND_TIMEOUT_US / SECOND_US, self._drop_stalled)
+
+    def resume_writing(self) -> None:
+        """Continue: the peer has read."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().resume_writing()
+
+    def _drop_stalled(self) -> None:
+        _log.info("reader.dropped", reason="the reader is too slow", client=str(self.client))
+        self._abort()
 
     def _check_idle(self) -> None:
         """Close the connection after `IDLE_US` without a complete request, whatever bytes arrived; else check again."""

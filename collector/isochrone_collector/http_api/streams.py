@@ -1,7 +1,7 @@
 """Streams: notices of new data and new samples as server-sent events, and samples as lines of JSON.
 
-Pending data is bounded by the connection's buffer: while it is full nothing is written, and a reader that does not read
-for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event or line that it received.
+Pending data is bounded by the connection's buffer: while it is full nothing is written, and the listener disconnects a
+reader that does not read. It resumes from the last event or line that it received.
 """
 
 import asyncio
@@ -41,10 +41,8 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.json_format import plain_text, rfc3339
-from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.documents import FORMATS
 
-SEND_TIMEOUT_US = 20 * SECOND_US
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 # A refusal comes at once and becomes a status code; later errors end the stream.
@@ -82,9 +80,8 @@ class EventStream(Response, Generic[Item]):
         self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stream until the reader disconnects, is too slow or loses its access, or the collector stops."""
+        """Stream until the reader disconnects or loses its access, or the collector stops."""
         pending: list[asyncio.Future[Any]] = [self._first]
-        send = partial(_sent, send, scope["state"]["is_full"])
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             sending = asyncio.ensure_future(self._send_events(send))
@@ -94,9 +91,6 @@ class EventStream(Response, Generic[Item]):
                 scope["state"]["abort"]()
             else:
                 await send(_END)
-        except TimeoutError:
-            _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
-            scope["state"]["abort"]()
         finally:
             for future in pending:
                 future.cancel()
@@ -104,7 +98,7 @@ class EventStream(Response, Generic[Item]):
             await self._items.aclose()
 
     async def _send_events(self, send: Send) -> bool:
-        """Send events; return false if the connection must be aborted. Raises `TimeoutError` for a slow reader."""
+        """Send events; return false if the connection must be aborted."""
         try:
             await while_valid(self._copy(send), self._authenticate)
         except CollectorError as error:
@@ -155,15 +149,6 @@ async def disconnected(receive: Receive) -> None:
     """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _sent(send: Send, is_full: Callable[[], bool], message: Message) -> None:
-    """Send a message. Raises `TimeoutError` if the reader does not read."""
-    if not is_full():
-        await send(message)
-        return
-    async with asyncio.timeout(SEND_TIMEOUT_US / SECOND_US):
-        await send(message)
 
 
 def _body(content: bytes) -> Message:

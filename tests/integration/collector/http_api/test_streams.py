@@ -16,7 +16,7 @@ from isochrone_client.window import now_at
 from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import DatabaseUnavailable, Unauthenticated
-from isochrone_collector.http_api import responses, route_tables, streams
+from isochrone_collector.http_api import listener, responses, route_tables
 from isochrone_wire.json_format import rfc3339, to_json_value
 from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.operations import Role
@@ -100,7 +100,7 @@ async def test_too_many_watchers_are_refused(start_web: StartWeb) -> None:
 
 async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that does not read is disconnected, uses no memory, and gets everything when it resumes."""
-    monkeypatch.setattr(streams, "SEND_TIMEOUT_US", SECOND_US // 5)
+    monkeypatch.setattr(listener, "SEND_TIMEOUT_US", SECOND_US // 5)
     long = "x" * 100_000
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -114,6 +114,21 @@ async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytes
     assert not read.endswith(b"0\r\n\r\n")
     async with web.watch(WATCH, last_event_id="60") as events:
         assert [event.id for event in await first(events, 18)] == list(range(61, 79))
+
+
+async def test_an_answer_that_waits_for_a_stalled_reader_ends(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that follow one another unread, of whatever path, do not hold their connection for ever."""
+    monkeypatch.setattr(listener, "SEND_TIMEOUT_US", SECOND_US // 5)
+    monkeypatch.setattr(listener, "IDLE_US", 3600 * SECOND_US)
+    await web.publish(*numbered(49, sentence="x" * 1_000_000))
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        await asyncio.to_thread(slow.connect, (web.address.host, web.address.port))
+        slow.sendall(b"GET /v1/routes/us-east-2 HTTP/1.1\r\nHost: h\r\n\r\n" * 2)
+        # Shorter than the two answers, so the connection was closed before it was read.
+        await asyncio.sleep(1)
+        read = await asyncio.to_thread(read_to_the_end, slow)
+    assert 0 < len(read) < 1_000_000
 
 
 def read_to_the_end(connection: socket.socket) -> bytes:
