@@ -20,6 +20,7 @@
     ├── CollectorUnreachable       the operator: no collector answers at the address of a command (exit 3)
     └── DatabaseUnavailable        the client: retry, the database is away or asked for a retry
         ├── DiskLow                ... the disk of the embedded PostgreSQL has too little room; samples stay in spools
+        ├── DatabaseSetBack        ... the database was restored, or a standby that lagged was promoted: begin again
         ├── ClockSkew              ... the clock of an agent is a day off; its samples stay in its spool
         └── PartitionMissing       ... a partition was dropped or is missing; on retry the samples are set aside
 
@@ -143,6 +144,10 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
 
 class DiskLow(DatabaseUnavailable):
     """The disk of the embedded PostgreSQL has too little room. Act: the operator, by making room."""
+
+
+class DatabaseSetBack(DatabaseUnavailable):
+    """The database lacks what was read from it: it was restored, or a standby that lagged was promoted."""
 
 
 class ClockSkew(DatabaseUnavailable):

@@ -47,10 +47,13 @@ COMMENT ON COLUMN audit.principal IS 'Name of the credential, as the collector a
 
 CREATE TABLE chore (
     name text NOT NULL,
-    done_until timestamp with time zone NOT NULL
+    done_until timestamp with time zone NOT NULL,
+    next_number bigint DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE chore IS 'How far each of the things has come that one collector does for all.';
+
+COMMENT ON COLUMN chore.next_number IS 'The first transaction or generation that is not done; 0 for what goes by time.';
 
 CREATE TABLE credential (
     id bigint NOT NULL,
@@ -148,12 +151,15 @@ CREATE TABLE ingest_batch (
     received_at timestamp with time zone NOT NULL,
     oldest_round_at timestamp with time zone,
     newest_round_at timestamp with time zone,
-    content_hash bytea NOT NULL
+    content_hash bytea NOT NULL,
+    transaction_id bigint NOT NULL
 );
 
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
 
 COMMENT ON COLUMN ingest_batch.content_hash IS 'BLAKE2b of the encoded samples, 16 bytes.';
+
+COMMENT ON COLUMN ingest_batch.transaction_id IS 'The transaction that stored it: with snapshots of the transactions, readers find the new batches without a clock.';
 
 CREATE TABLE invitation (
     id bigint NOT NULL,
@@ -509,6 +515,8 @@ CREATE INDEX audit_at ON audit USING btree (at);
 CREATE UNIQUE INDEX incident_open ON incident USING btree (kind, target_id) WHERE (recovered_at IS NULL);
 
 CREATE INDEX ingest_batch_received_at ON ingest_batch USING btree (received_at);
+
+CREATE INDEX ingest_batch_transaction_id ON ingest_batch USING btree (transaction_id);
 
 CREATE INDEX outcome_summary_bucket ON outcome_summary USING btree (resolution, bucket_start);
 

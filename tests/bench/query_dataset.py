@@ -182,15 +182,15 @@ def _enter(
 ) -> None:
     statement = (
         "COPY ingest_batch (vantage_id, epoch, seq, samples, stored, late, received_at, oldest_round_at,"
-        " newest_round_at, content_hash) FROM STDIN (FORMAT BINARY)"
+        " newest_round_at, content_hash, transaction_id) FROM STDIN (FORMAT BINARY)"
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(["int8", "int8", "int8", "int4", "int4", "int4", *(["timestamptz"] * 3), "bytea"])
+        copy.set_types(["int8", "int8", "int8", "int4", "int4", "int4", *(["timestamptz"] * 3), "bytea", "int8"])
         for round_rows in rounds:
             received_at = Instant(round_rows.until_at + PUSHED_AFTER_US)
             span = (received_at, Instant(round_rows.from_at), Instant(round_rows.until_at))
             for site in sites:
-                copy.write_row((site.vantage_id, 1, round_rows.seq, targets, targets, 0, *span, b""))
+                copy.write_row((site.vantage_id, 1, round_rows.seq, targets, targets, 0, *span, b"", 1))
 
 
 async def _summarise(database: Database, days: Window, target_ids: tuple[int, ...], *, now_at: int) -> None:

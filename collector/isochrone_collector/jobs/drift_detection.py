@@ -18,11 +18,12 @@ from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.message import ChangedSeries, of_change
 from isochrone_collector.analysis.drift import MAX_WEEKS, MIN_ROUNDS_AFTER, Change, SeriesState
 from isochrone_collector.analysis.probe_records import MediansRow, Records, UnsettledRounds, joined
+from isochrone_collector.errors import DatabaseSetBack
 from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
-from isochrone_collector.store.batches import OVERLAP_US, NewBatch, NewBatches, RecentBatches
+from isochrone_collector.store.batches import NewBatch, NewBatches, RecentBatches
 from isochrone_collector.store.drift import WATCHED, SeriesKey
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
@@ -70,11 +71,14 @@ class DriftDetection:
         self._unrecorded: list[Found] = []
 
     async def run(self) -> None:
-        """Add complete rounds; when it is time, read missing ones and record changes. A cancelled run begins again."""
+        """Add complete rounds; when it is time, read missing ones and record changes.
+
+        The next run begins again after one that was cancelled, or found the database set back.
+        """
         try:
             await self._run()
-        except asyncio.CancelledError:
-            # A thread may have added rounds that are not noted as added.
+        except (asyncio.CancelledError, DatabaseSetBack):
+            # A thread may have added rounds that are not noted as added, or the database may lack rounds that were.
             self._ended_at = 0
             raise
 
@@ -84,9 +88,10 @@ class DriftDetection:
             # Forget everything: another collector may have led meanwhile.
             self._read, self._read_at = set(), 0
             self._unsettled, self._settled_until, self._late = UnsettledRounds(), 0, {}
-            self._new.begin(now_at - _SETTLED_US - OVERLAP_US)
+            async with self.database.connection() as connection:
+                await self._new.begin(connection, now_at - _SETTLED_US)
         async with self.database.connection() as connection:
-            batches = await self._new.read(connection, now_at)
+            batches = await self._new.read(connection)
         await asyncio.to_thread(self._keep, batches, now_at)
         is_due = now_at - self._read_at >= _DETECT_EVERY_US
         if is_due or not self._unsettled.incomplete(self._settled_until):

@@ -20,7 +20,7 @@ from isochrone_collector.jobs.watches import FleetWatch
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import incidents
 from isochrone_collector.store import plans as plan_table
-from isochrone_collector.store.batches import OVERLAP_US, NewBatches, RecentBatches, probes_of
+from isochrone_collector.store.batches import NewBatches, RecentBatches, probes_of
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
 from isochrone_wire.operations import incident_name
@@ -96,13 +96,13 @@ class IncidentDetection:
         self._known = set()
         self._recorded_at = {}
         from_at = now_at - _late_us(targets, least_us=_HISTORY_US)
-        self._new.begin(now_at - OVERLAP_US)
+        await self._new.begin(connection)
         rounds = await incidents.rounds(connection, [target.id for target in targets], from_at=from_at)
         await asyncio.to_thread(watch.evidence.add, rounds)
         return watch
 
     async def _read_new(self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int) -> None:
-        batches = await self._new.read(connection, now_at)
+        batches = await self._new.read(connection)
         ids, from_at = [target.id for target in targets], now_at - _late_us(targets, least_us=_LATE_US)
         probes = await probes_of(connection, batches, target_ids=ids, from_at=from_at)
         region_of = {batch.vantage_id: batch.region for batch in batches}

@@ -5,12 +5,13 @@ The laws:
 1. An hour is summarised a few minutes after its end, in order; a day as soon as all of its hours are, because hours are
    not kept for ever.
 2. Hours with late samples are summarised again, and so are their days. The delivery ledger has the rounds of each
-   batch. Consecutive searches for late batches overlap, because batches are not committed in the order in which they
-   were received.
+   batch, and its transaction: a search begins with the first transaction that was pending at the search before. On a
+   Citus cluster it begins one search earlier, because a shard may show what has ended a minute later.
 3. Hours whose samples were retired are never summarised again, because some of their samples are gone.
 4. When a day is done, the hourly levels of the past week are made for every series (see `analysis.history`).
 5. Progress is never in the future. If it is, because the clock of an earlier leader was ahead, it is set back, and
-   everything in the ledger is summarised again.
+   everything in the ledger is summarised again; so it is in a new database with the rows of another one, whose
+   transactions had higher numbers.
 6. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
 """
 
@@ -21,6 +22,7 @@ import structlog
 
 from isochrone_collector.clock import AGREE_US
 from isochrone_collector.store import hourly_levels, job_state, partitions, rollups
+from isochrone_collector.store.batches import transactions
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
@@ -37,12 +39,6 @@ LEVELS = "summary.levels"
 LATE = "summary.late"
 """The name of the recorded progress of the search for late samples."""
 
-# Longer than a push waits for its commit.
-_OVERLAP_US = 2 * MINUTE_US
-
-# As far ahead as a collector accepts rounds.
-_ANY_CLOCK_US = 400 * DAY_US
-
 _log = structlog.get_logger()
 
 
@@ -52,6 +48,7 @@ class Rollup:
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
         self._clock = clock
+        self._first_pending = 0
 
     async def run(self) -> None:
         """Make every summary that is due, and remake those with late samples. Raises `DatabaseUnavailable`."""
@@ -68,7 +65,7 @@ class Rollup:
             await self._record(LEVELS, days_until)
             _log.info("hourly_levels.computed", until_at=days_until, series=series)
         if at - done[LATE] >= LATE_EVERY_US:
-            await self._late(since_at=done[LATE], at=at, hours_until=hours_until, days_until=days_until)
+            await self._late(at=at, hours_until=hours_until, days_until=days_until)
 
     async def _begun(self, at: int) -> dict[str, int]:
         """Return the recorded progress; the first time, begin at the oldest day with samples."""
@@ -80,10 +77,11 @@ class Rollup:
                     if day_at < at and await rollups.any_samples(connection, _day(day_at)):
                         first_at = day_at
                         break
-                # Samples that are received from now on may be late for hours that are summarised before.
                 done = {LATE: at, Resolution.HOUR.job: first_at, Resolution.DAY.job: first_at}
+                # Samples that are stored from now on may be late for hours that are summarised before.
+                first = (await transactions(connection)).first_pending
                 for name, until_at in done.items():
-                    await job_state.advance(connection, name, until_at)
+                    await job_state.advance(connection, name, until_at, next_number=first)
                 _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
             done |= await _set_back(connection, done, at)
         return done
@@ -113,12 +111,13 @@ class Rollup:
             _log.info("summary.made", resolution="day", until_at=day_at + DAY_US, series=series)
         return max(done_until, until_at)
 
-    async def _late(self, *, since_at: int, at: int, hours_until: int, days_until: int) -> None:
-        # The first time, batches count whose receipt is in the future, too.
-        until_at = at if since_at else at + _ANY_CLOCK_US
-        received = Window(from_at=max(since_at - _OVERLAP_US, 0), until_at=until_at)
+    async def _late(self, *, at: int, hours_until: int, days_until: int) -> None:
         async with self._database.connection() as connection:
-            spans = await rollups.touched(connection, received, before_at=hours_until)
+            first, found = await job_state.next_number(connection, LATE) or 0, await transactions(connection)
+            if first > found.until:
+                _log.error("summary.search_again", transaction=first, newest=found.until, hint="another database")
+                first = 0
+            spans = await rollups.touched(connection, first=first, until=found.until, before_at=hours_until)
             kept = await partitions.days(connection)
             retired_until = await partitions.retired_until(connection)
         kept_from = max(min(kept, default=at), retired_until)
@@ -130,13 +129,14 @@ class Rollup:
         days = sorted({day_of(hour_at) for hour_at in hours if hour_at < days_until})
         for day_at in days:
             await rollups.summarise_day(self._database, day_at)
-        await self._record(LATE, at)
+        earlier, self._first_pending = self._first_pending or first, found.first_pending
+        await self._record(LATE, at, next_number=earlier if found.is_cluster else found.first_pending)
         if hours:
             _log.info("summary.renewed", hours=len(hours), days=len(days), oldest_at=hours[0])
 
-    async def _record(self, name: str, done_until: int) -> None:
+    async def _record(self, name: str, done_until: int, *, next_number: int = 0) -> None:
         async with self._database.connection() as connection:
-            await job_state.advance(connection, name, done_until)
+            await job_state.advance(connection, name, done_until, next_number=next_number)
 
 
 async def _set_back(connection: Connection, done: Mapping[str, int], at: int) -> dict[str, int]:

@@ -23,8 +23,8 @@ from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table import build_table, needs_publishing
 from isochrone_collector.store import hourly_levels, vantages
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.batches import OVERLAP_US, NewBatches, RecentBatches, probes_before, probes_of
-from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.batches import NewBatches, RecentBatches, probes_of, probes_so_far
+from isochrone_collector.store.postgres.pool import Database, execute
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.routes import NewTable
 from isochrone_wire.answers import Metric, Window
@@ -109,7 +109,9 @@ class RouteBuilder:
         self._stored.set()
 
     async def build(self) -> None:
-        """Build tables while this collector leads, without end. Raises `DatabaseUnavailable` and `Conflict`."""
+        """Build tables while this collector leads, without end. Raises `DatabaseUnavailable` and `Conflict`: then
+        it has to be called again, and loads what the database has.
+        """
         await self._load_published()
         now_s = asyncio.get_running_loop().time
         rests_until_s = now_s()
@@ -173,14 +175,16 @@ class RouteBuilder:
         """Read the probes stored since the last read, or of the window; return the series they affect."""
         cache, before = self._probe_cache, len(self._probe_cache.regions)
         ids, from_at = [target.id for target in plan.targets], at - _longest_us(plan)
-        async with self._database.connection() as connection:
-            if is_new:
-                cache.clear()
-                self._new.begin(at - OVERLAP_US)
+        if is_new:
+            cache.clear()
+            async with self._database.transaction() as connection:
+                await execute(connection, "see_one_state")
+                await self._new.begin(connection)
                 region_of = {row.id: row.region for row in await vantages.vantages(connection)}
-                stored = await probes_before(connection, at - OVERLAP_US, target_ids=ids, from_at=from_at)
-                await asyncio.to_thread(cache.add, stored, region_of)
-            batches = await self._new.read(connection, at)
+                stored = await probes_so_far(connection, target_ids=ids, from_at=from_at)
+            await asyncio.to_thread(cache.add, stored, region_of)
+        async with self._database.connection() as connection:
+            batches = await self._new.read(connection)
             probes = await probes_of(connection, batches, target_ids=ids, from_at=from_at)
             regions = await vantages.regions(connection)
         self._read_at = at

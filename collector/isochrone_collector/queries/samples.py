@@ -1,19 +1,23 @@
 """Single samples: the newest of a selection, all of them, and those still to come.
 
-Following reads batches by the instant of receipt, but they become visible only when committed, and commits are not in
-the order of receipt. So each read starts `OVERLAP_US` before the end of the previous one, which is longer than a commit
-may take, and batches already reported are skipped.
+Following reads the new batches in the order of the database's transactions. A stream that broke continues at an instant
+of receipt, before which all batches of all collectors, whose clocks may differ, have been reported: `RESUME_US` ago.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TypeVar
 
-from isochrone_collector.errors import BadRequest, UnknownName
+import structlog
+
+from isochrone_collector.errors import BadRequest, DatabaseSetBack, UnknownName
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
-from isochrone_collector.store.samples import Arrival, Position, Record, parse_sample_name, position_of, stored_sample
+from isochrone_collector.store.batches import NewBatch, NewBatches
+from isochrone_collector.store.samples import Position, Record, parse_sample_name, position_of, stored_sample
+from isochrone_collector.store.vantages import AHEAD_US
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
@@ -21,9 +25,13 @@ from isochrone_wire.text import shortened
 
 Row = TypeVar("Row")
 
-OVERLAP_US = MINUTE_US
-# After a pause, for example of a slow reader, the backlog is read in windows of this length.
-STEP_US = 10 * MINUTE_US
+_log = structlog.get_logger()
+
+RESUME_US = AHEAD_US + 2 * MINUTE_US
+"""The difference of two clocks, and the time from a receipt to the end of its commit."""
+
+# After a pause, for example of a slow reader, the backlog is read in portions of so many batches.
+_MOST_BATCHES = 10_000
 
 MAX_SAMPLES = 10_000
 DEFAULT_SAMPLES = 1_000
@@ -39,43 +47,16 @@ _POLL_INTERVAL_S = 1.0
 _KEEPALIVE_US = 10 * SECOND_US
 
 
-class ArrivalCursor:
-    """Cursor over batches received since `since_at`; every batch received before `resume_at` has been reported."""
-
-    def __init__(self, since_at: int) -> None:
-        self._since_at = since_at
-        self._until_at = since_at
-        self._seen: dict[tuple[int, int, int], int] = {}
-
-    @property
-    def resume_at(self) -> int:
-        """The earliest instant of receipt that may still have unreported batches."""
-        return max(self._since_at, self._until_at - OVERLAP_US)
-
-    def next_window(self, now_at: int) -> Window:
-        """Return the instants of receipt to read now; empty only if nothing can have arrived."""
-        until_at = max(self._until_at, min(now_at, self._until_at + STEP_US))
-        return Window(from_at=self.resume_at, until_at=until_at)
-
-    def advance(self, found: Iterable[Arrival], window: Window) -> list[Arrival]:
-        """Return the batches found in `window` that are new, and move the cursor to its end."""
-        unseen = [arrival for arrival in found if arrival.key not in self._seen]
-        self._until_at = window.until_at
-        self._seen.update((arrival.key, arrival.received_at) for arrival in unseen)
-        self._seen = {key: at for key, at in self._seen.items() if at >= self.resume_at}
-        return unseen
-
-
-def grouped(arrivals: Iterable[Arrival], *, samples: int) -> Iterable[list[Arrival]]:
+def grouped(batches: Iterable[NewBatch], *, samples: int) -> Iterable[list[NewBatch]]:
     """Group batches, in order, into about `samples` samples per group, at least one batch each."""
-    group: list[Arrival] = []
+    group: list[NewBatch] = []
     weight = 0
-    for arrival in arrivals:
-        if group and weight + arrival.stored > samples:
+    for batch in batches:
+        if group and weight + batch.stored > samples:
             yield group
             group, weight = [], 0
-        group.append(arrival)
-        weight += arrival.stored
+        group.append(batch)
+        weight += batch.stored
     if group:
         yield group
 
@@ -133,36 +114,45 @@ async def export(
 
 async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncGenerator[SampleList, None]:
     """Yield samples received from `since_at` (0: now) on, and empty portions as keepalives. Raises `BadRequest`."""
-    now_at = context.clock()
-    if since_at and now_at - since_at > _MAX_AGE_US:
+    began_at = context.clock()
+    if since_at and began_at - since_at > _MAX_AGE_US:
         raise BadRequest(f"since_at is more than {_MAX_AGE_US // DAY_US} days ago; export older samples instead")
-    cursor, sent_at = ArrivalCursor(since_at or now_at), now_at - _KEEPALIVE_US
+    new = NewBatches()
+    async with context.database.connection() as connection:
+        await new.begin(connection, since_at or None)
+    from_at, sent_at = since_at or began_at, began_at - _KEEPALIVE_US
     while True:
-        resume_at, now_at = cursor.resume_at, context.clock()
-        window = cursor.next_window(now_at)
-        async for found in _arrived(context, selection, cursor, window):
-            for portion in _portions(found):
+        now_at = context.clock()
+        resume_at = max(from_at, now_at - RESUME_US)
+        batches, resolved = await _arrived(context, selection, new)
+        for group in grouped(batches, samples=_PAGE):
+            async with context.database.connection() as connection:
+                records = await sample_table.of_batches(connection, resolved.scope, group)
+            for portion in _portions([record for record in records if record["received_at"] >= since_at]):
                 sent_at = now_at
-                yield SampleList(samples=tuple(portion), resume_at=resume_at)
+                yield SampleList(samples=tuple(_values(portion, resolved)), resume_at=resume_at)
         if now_at - sent_at >= _KEEPALIVE_US:
             sent_at = now_at
-            yield SampleList(resume_at=cursor.resume_at)
-        if window.until_at >= now_at:
+            yield SampleList(resume_at=resume_at)
+        if len(batches) < _MOST_BATCHES:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 async def _arrived(
-    context: QueryContext, selection: Selection, cursor: ArrivalCursor, window: Window
-) -> AsyncIterator[list[StoredSample]]:
-    """Yield the samples of new batches, about a page at a time."""
+    context: QueryContext, selection: Selection, new: NewBatches
+) -> tuple[list[NewBatch], ResolvedSelection]:
+    """Return new batches in order, and the selection: a new plan may have new targets that match a pattern."""
     async with context.database.connection() as connection:
-        # Resolved each time: a new plan may have new targets that match a pattern.
         resolved = await resolve_names(connection, selection)
-        fresh = cursor.advance(await sample_table.arrivals(connection, window, resolved.scope.regions), window)
-    for group in grouped(fresh, samples=_PAGE):
-        async with context.database.connection() as connection:
-            records = await sample_table.of_batches(connection, resolved.scope, group)
-        yield _values(records, resolved)
+        try:
+            batches = await new.read(connection, most=_MOST_BATCHES)
+        except DatabaseSetBack as error:
+            _log.warning("samples.follow_again", reason=str(error))
+            await new.begin(connection)
+            return [], resolved
+    regions = resolved.scope.regions
+    found = [batch for batch in batches if regions is None or batch.region in regions]
+    return sorted(found, key=attrgetter("transaction_id", "key")), resolved
 
 
 async def _pages(

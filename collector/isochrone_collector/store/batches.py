@@ -9,14 +9,22 @@ a reader.
 The laws:
 
 1. A reader returns each batch of the ledger once, whichever collector has stored it, and no other one.
-2. A batch is in the ledger within `OVERLAP_US` of its receipt, by any collector's clock.
-3. Memory saves reading, and nothing else: what it lacks is read from the database, with the same result.
+2. The order is that of the database's transactions, whatever the clocks of collectors show. A batch is new if its
+   transaction has a higher number than those returned before, or was pending when they were read; so one that commits
+   an hour later is returned, too.
+3. On a Citus cluster, the transactions are those of the coordinator, and each shard may show a batch later: a minute
+   later, if the coordinator has failed between. So what has ended within two minutes is read again.
+4. Each read begins with the last batches of an earlier one. If they are missing, the database was set back: the reader
+   raises `DatabaseSetBack`, and has to begin again.
+5. Memory saves reading, and nothing else: what it lacks is read from the database, with the same result.
 """
 
 import asyncio
 import struct
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 
@@ -27,10 +35,11 @@ from psycopg.types.json import Jsonb
 
 from isochrone_collector.analysis.probe_records import BLOCKED_SHIFT, RECORD, Records, joined, selected
 from isochrone_collector.analysis.probe_totals import BatchCounts
-from isochrone_collector.errors import PartitionMissing
+from isochrone_collector.errors import DatabaseSetBack, PartitionMissing
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_values, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, columns_of, fields_of
 from isochrone_collector.store.probe_queries import record_of
+from isochrone_collector.store.vantages import AHEAD_US
 from isochrone_wire.model import MINUTE_US, BatchRange, Quality
 
 
@@ -216,15 +225,17 @@ def _copy_statement(table: str, columns: tuple[str, ...]) -> bytes:
 
 MAX_BYTES = 64_000_000
 """Maximum size of the records kept in memory, those of a million probes."""
-OVERLAP_US = MINUTE_US
 _KEEP_US = 2 * MINUTE_US
+# On a cluster: longer than it takes to find a transaction whose coordinator has failed (`citus.recover_2pc_interval`).
+_CLUSTER_LAG_US = 2 * MINUTE_US
 # A batch may be in the ledger a moment before this collector has the answer of its commit.
 _ANSWERED_WITHIN_S = 0.1
 
-_BATCH = struct.Struct("!4q")
+_BATCH = struct.Struct("!6q")
+_TRANSACTION = struct.Struct("!q")
 
 _TRAITS = f"traits | ((quality & {Quality.BLOCKED.value}) << {BLOCKED_SHIFT})"
-_RECEIVED_BEFORE = sql.SQL("received_at < %(received_at)s")
+_ALL = sql.SQL("true")
 _OF_BATCHES = sql.SQL(
     "(vantage_id, epoch, seq) IN (SELECT * FROM unnest(%(vantage_ids)s::bigint[], %(epochs)s::bigint[],"
     " %(seqs)s::bigint[]))"
@@ -236,12 +247,16 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewBatch:
-    """A batch of the ledger with its rounds; `records` are `None` if this collector does not have them in memory."""
+    """A batch of the ledger with its rounds and the number of its `stored` samples; `records` are `None` if this
+    collector does not have them in memory.
+    """
 
     key: Key
     region: str
     oldest_round_at: int
     newest_round_at: int
+    stored: int
+    transaction_id: int
     records: Records | None
 
     @property
@@ -280,46 +295,120 @@ class RecentBatches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """The transactions so far: those before `until` have ended, except pending ones; `at` is the database's clock."""
+
+    until: int
+    pending: Sequence[int]
+    at: int
+    is_cluster: bool
+
+    @property
+    def first_pending(self) -> int:
+        """Every transaction before this one has ended."""
+        return min((self.until, *self.pending))
+
+
+async def transactions(connection: Connection) -> Transactions:
+    """Return the transactions so far."""
+    return (await fetch(connection, "transactions", Transactions))[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _LedgerRow:
     vantage_id: int
     region: str
+    newest: int
     batches: bytes
+
+
+Listing = Mapping[tuple[int, str], AbstractSet[bytes]]
+"""Batches by vantage and region."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    """The end of a read: the newest transaction and its batches, and the earlier ones that were pending."""
+
+    at: int = 0
+    newest: int = 0
+    pending: Sequence[int] = ()
+    batches: Listing = field(default_factory=dict)
 
 
 class NewBatches:
     """Reader of the batches that are stored from `begin` on; a job that loses what it read begins again."""
 
-    def __init__(self, recent: RecentBatches) -> None:
+    def __init__(self, recent: RecentBatches | None = None) -> None:
         self._recent = recent
-        self._since_at = 0
-        self._seen: dict[tuple[int, str], set[bytes]] = {}
+        self._marks = deque([_Mark()])
+        self._seen: Listing = {}
 
-    def begin(self, since_at: int) -> None:
-        """Return the batches received since an instant, whether they were returned before or not."""
-        self._since_at, self._seen = since_at, {}
+    async def begin(self, connection: Connection, since_at: int | None = None) -> None:
+        """Return the batches that are stored from now on, whether they were returned before or not; and those received
+        since an instant, by a clock of any collector, with some earlier ones.
+        """
+        found = await transactions(connection)
+        asked = {"until": found.until, "pending": found.pending}
+        before_at = "infinity" if since_at is None else since_at - AHEAD_US
+        (newest,) = await fetch_values(connection, "newest_transaction", **asked, received_before_at=before_at)
+        mark = _Mark(at=found.at, newest=newest, pending=_before(newest, found.pending))
+        listed, _ = await self._list(connection, replace(mark, pending=()), found, until=newest + 1)
+        self._marks, self._seen = deque([replace(mark, batches=listed)]), listed
 
-    async def read(self, connection: Connection, at: int) -> list[NewBatch]:
-        """Return the batches that were stored since the last call. `at` is now, and not before the last call."""
-        rows = await fetch(connection, "batches_since", _LedgerRow, since_at=self._since_at)
-        listed = {(row.vantage_id, row.region): set(_batches_of(row.batches)) for row in rows}
-        # Only new ones are decoded, because most were returned before.
+    async def read(self, connection: Connection, *, most: int | None = None) -> list[NewBatch]:
+        """Return the batches that were stored since the last call, about `most` of them. Raises `DatabaseSetBack`."""
+        found, mark = await transactions(connection), self._marks[0]
+        until = found.until
+        if most is not None:
+            asked = {"newest": self._marks[-1].newest, "until": until, "most": most}
+            (last,) = await fetch_values(connection, "last_transaction_of_next", **asked)
+            until = until if last is None else last + 1
+        listed, newest = await self._list(connection, mark, found, until=until)
+        if any(not batches <= listed.get(vantage, set()) for vantage, batches in mark.batches.items()):
+            raise DatabaseSetBack(f"the database no longer has the batches of its transaction {mark.newest}")
+        # Only new ones are decoded, because on a cluster most were returned before.
         new = [
             self._decoded(*vantage, batch)
             for vantage, batches in listed.items()
             for batch in batches - self._seen.get(vantage, set())
         ]
-        if any(batch.records is None for batch in new):
+        if self._recent is not None and any(batch.records is None for batch in new):
             await asyncio.sleep(_ANSWERED_WITHIN_S)
             new = [replace(batch, records=self._recent.find(batch.key)) for batch in new]
-        # No batch from before that the next call may list is missing from these. Set last, because a job that is
-        # cancelled meanwhile has not got them.
-        self._seen, self._since_at = listed, max(self._since_at, at - OVERLAP_US)
+        # Set last, because a job that is cancelled meanwhile has not got them.
+        end = _Mark(at=found.at, newest=newest, pending=_before(newest, found.pending), batches=_of(newest, listed))
+        self._marks.append(end)
+        settled_at = found.at - _CLUSTER_LAG_US if found.is_cluster else found.at
+        while len(self._marks) > 1 and self._marks[1].at <= settled_at:
+            self._marks.popleft()
+        self._seen = listed
         return new
 
+    async def _list(
+        self, connection: Connection, mark: _Mark, found: Transactions, *, until: int
+    ) -> tuple[Listing, int]:
+        """Return the batches since a mark and before a transaction, and the newest transaction of both."""
+        asked = {"newest": mark.newest, "pending_before": mark.pending, "until": until, "pending": found.pending}
+        rows = await fetch(connection, "batches_since", _LedgerRow, **asked)
+        listed = {(row.vantage_id, row.region): set(_batches_of(row.batches)) for row in rows}
+        return listed, max((mark.newest, *(row.newest for row in rows)))
+
     def _decoded(self, vantage_id: int, region: str, content: bytes) -> NewBatch:
-        epoch, seq, oldest, newest = _BATCH.unpack(content)
+        epoch, seq, oldest, newest, stored, transaction_id = _BATCH.unpack(content)
         key = vantage_id, epoch, seq
-        return NewBatch(key, region, oldest + POSTGRES_EPOCH_AT, newest + POSTGRES_EPOCH_AT, self._recent.find(key))
+        rounds = oldest + POSTGRES_EPOCH_AT, newest + POSTGRES_EPOCH_AT
+        records = self._recent.find(key) if self._recent is not None else None
+        return NewBatch(key, region, *rounds, stored, transaction_id, records)
+
+
+def _before(transaction_id: int, pending: Sequence[int]) -> Sequence[int]:
+    return [one for one in pending if one < transaction_id]
+
+
+def _of(transaction_id: int, listed: Listing) -> Listing:
+    end = _TRANSACTION.pack(transaction_id)
+    return {vantage: {one for one in batches if one.endswith(end)} for vantage, batches in listed.items()}
 
 
 def _batches_of(content: bytes) -> Iterator[bytes]:
@@ -348,12 +437,9 @@ def _within(parts: Sequence[Records], target_ids: Sequence[int], from_at: int) -
     return selected(records, (records["round_at"] >= from_at) & np.isin(records["target_id"], target_ids))
 
 
-async def probes_before(
-    connection: Connection, received_at: int, *, target_ids: Sequence[int], from_at: int
-) -> Records:
-    """Return the probes of some targets that were received before an instant, of rounds since `from_at`."""
-    scope = {"target_ids": target_ids, "from_at": from_at, "until_at": "infinity"}
-    return await _stored(connection, _RECEIVED_BEFORE, received_at=received_at, **scope)
+async def probes_so_far(connection: Connection, *, target_ids: Sequence[int], from_at: int) -> Records:
+    """Return the probes of some targets, of rounds since `from_at`."""
+    return await _stored(connection, _ALL, target_ids=target_ids, from_at=from_at, until_at="infinity")
 
 
 async def _stored(connection: Connection, chosen: sql.SQL, **parameters: object) -> Records:

@@ -47,6 +47,11 @@ async def progress(connection: Connection) -> dict[str, int]:
     return {row.name: row.done_until for row in await fetch(connection, "progress", _ProgressRow)}
 
 
+async def next_number(connection: Connection, name: str) -> int | None:
+    """Return the first transaction or generation that a job has not done; `None` if it never ran."""
+    return next(iter(await fetch_values(connection, "next_number", name=name)), None)
+
+
 async def failing(connection: Connection) -> dict[str, int]:
     """Return the jobs that keep failing, and since when, in microseconds since the Unix epoch."""
     rows = await progress(connection)
@@ -73,9 +78,9 @@ async def record_batches_lost(connection: Connection, at: int) -> None:
     await advance(connection, _BATCHES_LOST, at)
 
 
-async def advance(connection: Connection, name: str, done_until: int) -> None:
-    """Record that a job is done until an instant."""
-    parameters = {"name": name, "until_at": done_until}
+async def advance(connection: Connection, name: str, done_until: int, *, next_number: int = 0) -> None:
+    """Record that a job is done until an instant, and for all transactions or generations before `next_number`."""
+    parameters = {"name": name, "until_at": done_until, "next_number": next_number}
     if not await execute(connection, "advance", **parameters):
         await execute(connection, "begin", **parameters)
 

@@ -46,10 +46,11 @@ async def any_samples(connection: Connection, window: Window) -> bool:
     return await fetch_values(connection, "any_samples", **fields_of(window)) == [True]
 
 
-async def touched(connection: Connection, received: Window, *, before_at: int) -> list[Window]:
-    """Return the first instants of the first and last hours of batches received, with rounds before an instant."""
-    span = {"received_from_at": received.from_at, "received_until_at": received.until_at}
-    return await fetch(connection, "touched_hours", Window, **span, before_at=before_at)
+async def touched(connection: Connection, *, first: int, until: int, before_at: int) -> list[Window]:
+    """Return the first instants of the first and last hours of the batches of the transactions from `first` to before
+    `until`, with rounds before an instant.
+    """
+    return await fetch(connection, "touched_hours", Window, first=first, until=until, before_at=before_at)
 
 
 async def summarise_hour(database: Database, hour_at: int) -> int:

@@ -13,14 +13,13 @@ from typing import Any
 
 from psycopg import sql
 
-from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
+from isochrone_collector.store.batches import NewBatch
 from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_records, query
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_wire.answers import Window
 from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.fleet import StoredSample
-from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Quality, RateLimit, Sample, TokenSource
+from isochrone_wire.model import MINUTE_US, Outcome, Quality, RateLimit, Sample, TokenSource
 
 _RATELIMIT = "ratelimit_"
 _OWN_COLUMNS = {
@@ -157,24 +156,6 @@ class RateLimitReading:
     reset_tokens_us: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A batch in the ledger: how many of its samples were stored, and the range of their rounds, if known."""
-
-    vantage_id: int
-    epoch: int
-    seq: int
-    stored: int
-    received_at: int
-    oldest_round_at: int | None
-    newest_round_at: int | None
-
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """The batch's key in the ledger: vantage, epoch and sequence number."""
-        return (self.vantage_id, self.epoch, self.seq)
-
-
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
     """Return the newest samples, newest first, searched in growing steps: no index has all rounds in order."""
     window, span_us = scope.window, MINUTE_US
@@ -198,22 +179,17 @@ async def at(connection: Connection, position: Position) -> list[Record]:
     return await _records(connection, "sample_at", fields_of(position))
 
 
-async def arrivals(connection: Connection, span: Window, regions: tuple[str, ...] | None) -> list[Arrival]:
-    """Return the batches that were received within `span`, by the collectors' clocks."""
-    found = await fetch(connection, "batches_received", Arrival, **fields_of(span), regions=regions)
-    return [_with_rounds(arrival) for arrival in found]
-
-
-async def of_batches(connection: Connection, scope: Scope, batches: Sequence[Arrival]) -> list[Record]:
+async def of_batches(connection: Connection, scope: Scope, batches: Sequence[NewBatch]) -> list[Record]:
     """Return the samples of some batches, in the order of their receipt; the window of the scope is ignored."""
-    oldest_at, newest_at = [row.oldest_round_at or 0 for row in batches], [row.newest_round_at or 0 for row in batches]
+    vantage_ids, epochs, seqs = zip(*(batch.key for batch in batches), strict=True)
+    oldest_at, newest_at = [row.oldest_round_at for row in batches], [row.newest_round_at for row in batches]
     parameters: Record = {
         **scope.parameters(),
         "from_at": min(oldest_at),
         "until_at": max(newest_at),
-        "vantage_ids": [row.vantage_id for row in batches],
-        "epochs": [row.epoch for row in batches],
-        "seqs": [row.seq for row in batches],
+        "vantage_ids": vantage_ids,
+        "epochs": epochs,
+        "seqs": seqs,
         "oldest_at": oldest_at,
         "newest_at": newest_at,
     }
@@ -231,14 +207,6 @@ async def rate_limit_history(
 async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: int) -> list[RateLimitReading]:
     """Return the `newest` rate limits of each target and vantage, oldest first."""
     return await fetch(connection, "rate_limit_readings", RateLimitReading, **scope.parameters(), readings=newest)
-
-
-def _with_rounds(arrival: Arrival) -> Arrival:
-    """Give a batch without rounds in the ledger (all its samples are late) every round that had a partition."""
-    if arrival.oldest_round_at is not None and arrival.newest_round_at is not None:
-        return arrival
-    oldest_at = arrival.received_at - (DAYS_BACK + 1) * DAY_US
-    return replace(arrival, oldest_round_at=oldest_at, newest_round_at=arrival.received_at + (DAYS_AHEAD + 1) * DAY_US)
 
 
 async def _records(connection: Connection, name: str, parameters: Record) -> list[Record]:

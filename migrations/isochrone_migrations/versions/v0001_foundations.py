@@ -145,11 +145,15 @@ CREATE TABLE ingest_batch (
     oldest_round_at timestamptz,
     newest_round_at timestamptz,
     content_hash bytea NOT NULL,
+    transaction_id bigint NOT NULL,
     PRIMARY KEY (vantage_id, epoch, seq)
 );
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
+COMMENT ON COLUMN ingest_batch.transaction_id IS
+    'The transaction that stored it: with snapshots of the transactions, readers find the new batches without a clock.';
 COMMENT ON COLUMN ingest_batch.content_hash IS 'BLAKE2b of the encoded samples, 16 bytes.';
 CREATE INDEX ingest_batch_received_at ON ingest_batch (received_at);
+CREATE INDEX ingest_batch_transaction_id ON ingest_batch (transaction_id);
 
 CREATE TABLE sample (
     target_id bigint NOT NULL,
@@ -272,9 +276,11 @@ COMMENT ON COLUMN hourly_levels.quantile IS
 
 CREATE TABLE chore (
     name text PRIMARY KEY,
-    done_until timestamptz NOT NULL
+    done_until timestamptz NOT NULL,
+    next_number bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE chore IS 'How far each of the things has come that one collector does for all.';
+COMMENT ON COLUMN chore.next_number IS 'The first transaction or generation that is not done; 0 for what goes by time.';
 
 CREATE TABLE drift_event (
     target_id bigint NOT NULL,

@@ -4,9 +4,9 @@
 -- name: claim_batches
 INSERT INTO ingest_batch (
     vantage_id, epoch, seq, samples, stored, late, rejections, received_at, oldest_round_at, newest_round_at,
-    content_hash
+    content_hash, transaction_id
 )
-SELECT *
+SELECT *, pg_current_xact_id()::text::bigint
 FROM unnest(
     %(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[], %(samples)s::integer[], %(stored)s::integer[],
     %(late)s::integer[], %(rejections)s::jsonb[], %(received_at)b::timestamptz[],

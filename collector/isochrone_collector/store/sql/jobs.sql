@@ -13,16 +13,23 @@ SELECT NOT pg_is_in_recovery() AS yes
 SELECT name, done_until
 FROM chore
 
+-- The first transaction or generation that is not done by a job.
+-- name: next_number
+SELECT next_number
+FROM chore
+WHERE name = %(name)s
+
 -- Record the progress of a job.
 -- name: advance
 UPDATE chore
-SET done_until = %(until_at)s
+SET done_until = %(until_at)s,
+    next_number = %(next_number)s
 WHERE name = %(name)s
 
 -- Record the first progress of a job.
 -- name: begin
-INSERT INTO chore (name, done_until)
-VALUES (%(name)s, %(until_at)s)
+INSERT INTO chore (name, done_until, next_number)
+VALUES (%(name)s, %(until_at)s, %(next_number)s)
 ON CONFLICT DO NOTHING
 
 -- Forget the record of a job.

@@ -47,22 +47,60 @@ JOIN (
     GROUP BY vantage_id, target_id
 ) AS outcomes USING (vantage_id, target_id)
 
--- The batches with stored samples that were received since an instant, by the collectors' clocks: the epoch, the number,
--- and the oldest and the newest round of each, as bytes, concatenated per vantage.
+-- The transactions so far: all before `until` have ended, except the pending ones, and later ones will have a higher
+-- number. The instant is that of the database's clock.
+-- name: transactions
+SELECT
+    pg_snapshot_xmax(snapshot)::text::bigint AS until,
+    ARRAY(SELECT pending::text::bigint FROM pg_snapshot_xip(snapshot) AS pending) AS pending,
+    clock_timestamp() AS at,
+    (SELECT count(*) > 0 FROM pg_extension WHERE extname = 'citus') AS is_cluster
+FROM pg_current_snapshot() AS snapshot
+
+-- The newest transaction that stored samples and has ended, 0 without any; of the batches received before an instant, by
+-- the collectors' clocks.
+-- name: newest_transaction
+SELECT coalesce(max(transaction_id), 0) AS transaction_id
+FROM ingest_batch
+WHERE transaction_id < %(until)s
+    AND NOT transaction_id = ANY(%(pending)s::bigint[])
+    AND received_at < %(received_before_at)s
+    AND oldest_round_at IS NOT NULL
+
+-- The transaction of the last of the next batches, in the order of transactions; none without any.
+-- name: last_transaction_of_next
+SELECT max(transaction_id) AS transaction_id
+FROM (
+    SELECT transaction_id
+    FROM ingest_batch
+    WHERE transaction_id > %(newest)s AND transaction_id < %(until)s
+    ORDER BY transaction_id
+    LIMIT %(most)s
+) AS found
+
+-- The batches with stored samples of a transaction and of those after it, or that were pending then, if they have ended:
+-- the epoch, the number, the oldest and the newest round, the stored samples and the transaction of each, as bytes,
+-- concatenated per vantage.
 -- name: batches_since
 SELECT
     vantage_id,
     vantage.region AS region,
+    max(transaction_id) AS newest,
     string_agg(
         int8send(ingest_batch.epoch)
             || int8send(seq)
             || timestamptz_send(oldest_round_at)
-            || timestamptz_send(newest_round_at),
+            || timestamptz_send(newest_round_at)
+            || int8send(ingest_batch.stored)
+            || int8send(transaction_id),
         ''
     ) AS batches
 FROM ingest_batch
 JOIN vantage ON vantage.id = ingest_batch.vantage_id
-WHERE received_at >= %(since_at)s AND oldest_round_at IS NOT NULL
+WHERE (transaction_id >= %(newest)s OR transaction_id = ANY(%(pending_before)s::bigint[]))
+    AND transaction_id < %(until)s
+    AND NOT transaction_id = ANY(%(pending)s::bigint[])
+    AND oldest_round_at IS NOT NULL
 GROUP BY vantage_id, vantage.region
 
 -- Probes as records, the bytes of a few numbers each, concatenated per target: see `analysis.probe_records`.

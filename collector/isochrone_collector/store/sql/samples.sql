@@ -38,23 +38,6 @@ WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
 ORDER BY round_at, target_id, vantage_id, epoch, seq, idx
 LIMIT %(limit)s
 
--- The batches that were received in a span of time by the collectors' clocks, and the rounds of their samples.
--- name: batches_received
-SELECT
-    vantage_id,
-    ingest_batch.epoch,
-    seq,
-    ingest_batch.stored,
-    received_at,
-    oldest_round_at,
-    newest_round_at
-FROM ingest_batch
-JOIN vantage ON vantage.id = ingest_batch.vantage_id
-WHERE received_at >= %(from_at)s AND received_at < %(until_at)s
-    AND ingest_batch.stored > 0
-    AND (%(regions)s::text[] IS NULL OR vantage.region = ANY(%(regions)s))
-ORDER BY received_at, vantage_id, ingest_batch.epoch, seq
-
 -- The samples of some batches, found by their rounds, because no index has the batch of a sample.
 -- name: samples_of_batches
 SELECT vantage.name AS vantage, {columns}

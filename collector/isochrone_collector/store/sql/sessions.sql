@@ -54,3 +54,7 @@ SELECT
 -- A transaction in which nothing happens belongs to a lost client; its rows would block the repetition of its push.
 -- name: end_idle_transactions
 SELECT set_config('idle_in_transaction_session_timeout', '20s', false)
+
+-- The statements of a transaction see one state of the database.
+-- name: see_one_state
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ

@@ -141,14 +141,14 @@ WHERE outcome_summary.target_id = made.target_id
     AND outcome_summary.bucket_start = %(bucket_at)s
     AND (outcome_summary.outcomes, outcome_summary.newest_at) IS DISTINCT FROM (made.outcomes, made.newest_at)
 
--- The spans of hours of the batches that were received in a span of time, as the first instants of their first and last
--- hours; only of batches with rounds before an instant.
+-- The spans of hours of the batches of some transactions, as the first instants of their first and last hours; only of
+-- batches with rounds before an instant.
 -- name: touched_hours
 SELECT DISTINCT
     date_bin('1 hour', oldest_round_at, timestamptz 'epoch') AS from_at,
     date_bin('1 hour', newest_round_at, timestamptz 'epoch') AS until_at
 FROM ingest_batch
-WHERE received_at >= %(received_from_at)s AND received_at < %(received_until_at)s
+WHERE transaction_id >= %(first)s AND transaction_id < %(until)s
     AND oldest_round_at < %(before_at)s
 
 -- The histograms of the hours of one target, of all regions and metrics.

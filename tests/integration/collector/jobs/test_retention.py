@@ -152,7 +152,7 @@ async def test_a_retired_day_made_again_is_not_summarised(local: InProcessCollec
         retired = connection.execute("DELETE FROM chore WHERE name = 'sample.retired' RETURNING *").fetchall()
         await local.turn_to(later_at)
         await local.push(US, [local.sample(DAY_AT + MINUTE_US)])
-        connection.cursor().executemany("INSERT INTO chore VALUES (%s, %s)", retired)
+        connection.cursor().executemany("INSERT INTO chore VALUES (%s, %s, %s)", retired)
     assert (DAY_AT in await days_of(local), len(retired)) == (True, 1)
     assert (await partitions.covered(local.database, now_at=later_at)).from_at == DAY_AT + 3 * DAY_US
     local.clock.at = later_at + HOUR_US

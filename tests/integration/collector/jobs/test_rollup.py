@@ -126,8 +126,9 @@ async def test_late_samples_change_hour_and_day(local: InProcessCollector) -> No
     assert await local.count(DAY, "sg") == 1
 
 
-async def test_a_slow_commit_is_not_overlooked(local: InProcessCollector, database_url: str) -> None:
-    """A late batch that was received before the last search and committed after it is found by the next one."""
+@pytest.mark.parametrize("ahead_us", [-5 * MINUTE_US, -MINUTE_US, 0, 5 * MINUTE_US])
+async def test_late_batches_are_found_whatever_the_clocks_show(local: InProcessCollector, ahead_us: int) -> None:
+    """Of two collectors, the one that stores late batches may be ahead of the leader, or behind its last search."""
     await local.begin(DAY_AT + 10 * MINUTE_US)
     await local.push(US, [local.sample(DAY_AT)])
     await local.turn_to(DAY_AT + 3 * HOUR_US)
@@ -135,11 +136,36 @@ async def test_a_slow_commit_is_not_overlooked(local: InProcessCollector, databa
     looked_at = DAY_AT + 3 * HOUR_US + LATE_EVERY_US
     await local.turn_to(looked_at)
     await local.rollup.run()
-    await local.turn_to(looked_at - MINUTE_US)
+    await local.turn_to(looked_at + ahead_us)
     await local.push(US, [local.sample(DAY_AT + 1)])
     await local.turn_to(looked_at + LATE_EVERY_US)
     await local.rollup.run()
     assert await local.count(hour(0)) == 2
+
+
+async def test_an_open_transaction_is_searched_again(local: InProcessCollector, database_url: str) -> None:
+    """A late batch whose transaction was open at two searches is found by the third one."""
+    await local.begin(DAY_AT + 3 * HOUR_US)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.push(US, [local.sample(DAY_AT + HOUR_US)])
+    await local.rollup.run()
+    with psycopg.connect(database_url) as slow:
+        slow.execute("DELETE FROM ingest_batch WHERE oldest_round_at = to_timestamp(%s)", [DAY_AT // 1_000_000])
+        slow.execute(
+            "INSERT INTO ingest_batch SELECT vantage_id, epoch, 99, samples, stored, late, rejections, received_at,"
+            " to_timestamp(%s), to_timestamp(%s), content_hash, pg_current_xact_id()::text::bigint FROM ingest_batch",
+            [DAY_AT // 1_000_000] * 2,
+        )
+        for search in (1, 2):
+            await local.turn_to(DAY_AT + 3 * HOUR_US + search * LATE_EVERY_US)
+            await local.push(US, [local.sample(DAY_AT + 2 * HOUR_US + search)])
+            await local.rollup.run()
+        slow.execute("DELETE FROM summary")
+        slow.execute("DELETE FROM outcome_summary")
+    assert await local.count(hour(0)) == 0
+    await local.turn_to(DAY_AT + 3 * HOUR_US + 3 * LATE_EVERY_US)
+    await local.rollup.run()
+    assert await local.count(hour(0)) == 1
 
 
 async def test_first_start_summarises_everything(local: InProcessCollector) -> None:

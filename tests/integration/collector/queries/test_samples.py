@@ -1,17 +1,22 @@
 """Single samples: pages of all of them, and following."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from fixtures.collector import Collector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_client.client import ReadClient
+from isochrone_collector.queries import samples
+from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
-from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+from isochrone_wire.model import MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
 
 PLAN = """\
 baseline: us-east-2
@@ -122,6 +127,24 @@ def test_resuming_misses_nothing(place: Place) -> None:
     assert [row.sample for row in next(again).samples] == rows[:2]
     place.push("resumed", rows[2])
     assert [row.sample for row in next(again).samples] == rows[2:]
+
+
+@pytest.mark.parametrize("ahead_us", [-4 * MINUTE_US, -90 * SECOND_US, 4 * MINUTE_US])
+async def test_following_ignores_the_clocks_of_collectors(local: InProcessCollector, ahead_us: int) -> None:
+    """A collector whose clock is minutes off stores samples; they are followed once, and so is what comes later."""
+    await local.begin(DAY_AT)
+    context = QueryContext(database=local.database, plans=local.plans, clock=local.clock)
+    vantage, selection = Vantage(name="us-1", region="us"), Selection(window=Window(from_at=0, until_at=1))
+    async with aclosing(samples.follow(context, selection)) as portions:
+        assert (await anext(portions)).samples == ()
+        for number in range(3):
+            local.clock.at += ahead_us
+            await local.push(vantage, [local.sample(DAY_AT + number)])
+            local.clock.at -= ahead_us
+            async with asyncio.timeout(WAIT):
+                told = await anext(portions)
+            assert [row.sample.round_at for row in told.samples] == [DAY_AT + number]
+            assert told.resume_at == DAY_AT
 
 
 def test_following_does_not_hold_a_connection(place: Place) -> None:

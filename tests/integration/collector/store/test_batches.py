@@ -2,26 +2,29 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.alerts.failure_evidence import RoundKind, round_results
 from isochrone_collector.analysis.probe_records import RECORD, Records, round_medians
-from isochrone_collector.errors import DatabaseUnavailable
+from isochrone_collector.errors import DatabaseSetBack, DatabaseUnavailable
 from isochrone_collector.routing.evidence import ProbeCache
 from isochrone_collector.store import batches, drift, incidents
 from isochrone_collector.store.batches import (
-    OVERLAP_US,
     EncodedBatch,
     NewBatch,
     NewBatches,
     RecentBatches,
-    probes_before,
     probes_of,
+    probes_so_far,
 )
+from isochrone_collector.store.postgres.pool import Connection
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Quality, Sample, Vantage
 
@@ -79,7 +82,12 @@ async def pushed(local: InProcessCollector, *, rounds: int = 25) -> None:
 
 async def read(local: InProcessCollector, reader: NewBatches) -> list[NewBatch]:
     async with local.database.connection() as connection:
-        return await reader.read(connection, local.clock.at)
+        return await reader.read(connection)
+
+
+async def begin(local: InProcessCollector, reader: NewBatches, since_at: int | None = None) -> None:
+    async with local.database.connection() as connection:
+        await reader.begin(connection, since_at)
 
 
 async def probes(local: InProcessCollector, found: Sequence[NewBatch]) -> Records:
@@ -109,8 +117,7 @@ async def test_both_sources_have_the_same_bits(local: InProcessCollector) -> Non
     assert found == shown(await probes(local, theirs))
     async with local.database.connection() as connection:
         scope: dict[str, Any] = {"target_ids": [local.target_id], "from_at": DAY_AT - MINUTE_US}
-        before = await probes_before(connection, local.clock.at + 1, **scope)
-        assert len(await probes_before(connection, local.clock.at, **scope)) == 0
+        before = await probes_so_far(connection, **scope)
     assert found == shown(before)
     assert regions(ours) == regions(theirs)
     answers = before["answer_from_us"]
@@ -174,29 +181,162 @@ async def test_results_are_those_of_the_database(local: InProcessCollector) -> N
 
 
 async def test_each_batch_is_read_once(local: InProcessCollector) -> None:
-    """A reader gets each batch once, from whichever collector, in whatever order they are received and committed."""
+    """A reader gets each batch once, from whichever collector, whatever its clock shows."""
     await local.begin(DAY_AT)
     reader = NewBatches(local.ingest.recent)
-    reader.begin(DAY_AT)
+    await begin(local, reader)
     await local.push(US, [local.sample(DAY_AT)])
     await local.push_elsewhere(SG, [local.sample(DAY_AT)])
     first = await read(local, reader)
     assert sorted((batch.region, batch.records is None) for batch in first) == [("singapore", True), ("us", False)]
     assert await read(local, reader) == []
-    local.clock.at += OVERLAP_US // 2
+    for ahead_us in (-4 * MINUTE_US, 4 * MINUTE_US, -DAY_US, 0):
+        local.clock.at = DAY_AT + ahead_us
+        await local.push_elsewhere(US, [local.sample(DAY_AT - DAY_US)])
+        await local.push(US, [local.sample(DAY_AT - 50 * DAY_US)])
+        [late] = await read(local, reader)
+        assert (late.oldest_round_at, late.newest_round_at) == (DAY_AT - DAY_US, DAY_AT - DAY_US)
+    await begin(local, reader, DAY_AT - DAY_US)
+    assert len(await read(local, reader)) == 6
+    await begin(local, reader)
     assert await read(local, reader) == []
-    # Received before the last call, and committed after it.
-    local.clock.at -= OVERLAP_US // 2
-    await local.push(US, [local.sample(DAY_AT - DAY_US)])
-    await local.push(US, [local.sample(DAY_AT - 50 * DAY_US)])
-    local.clock.at += OVERLAP_US // 2
-    [late] = await read(local, reader)
-    assert (late.oldest_round_at, late.newest_round_at) == (DAY_AT - DAY_US, DAY_AT - DAY_US)
-    local.clock.at += 10 * OVERLAP_US
-    await local.push(US, [local.sample(local.clock.at)])
-    assert len(await read(local, reader)) == 1
-    reader.begin(DAY_AT)
-    assert len(await read(local, reader)) == 4
+
+
+async def test_pushes_to_two_collectors_are_read_once(local: InProcessCollector) -> None:
+    """While two collectors store batches of several vantages at once, a third one reads each of them once."""
+    await local.begin(DAY_AT)
+    reader, found = NewBatches(), list[NewBatch]()
+    await begin(local, reader)
+
+    async def pushes(push: Any, vantage: Vantage) -> None:
+        for _ in range(40):
+            await push(vantage, [local.sample(DAY_AT)])
+
+    both = (local.push, local.push_elsewhere)
+    pushing = asyncio.gather(
+        *(pushes(push, vantage) for push, vantage in zip(both * 2, (US, OTHER_US, SG, SG), strict=True))
+    )
+    while not pushing.done():
+        found += await read(local, reader)
+    await pushing
+    found += await read(local, reader)
+    assert len({batch.key for batch in found}) == len(found) == 160
+
+
+one_server = pytest.mark.plain_only("rows are inserted with the transactions of one server")
+INSERT = (
+    "INSERT INTO ingest_batch (vantage_id, epoch, seq, samples, stored, late, received_at, oldest_round_at,"
+    " newest_round_at, content_hash, transaction_id)"
+    " SELECT id, 5, %s, 1, 1, 0, now(), now(), now(), '', pg_current_xact_id()::text::bigint FROM vantage"
+)
+
+
+@one_server
+async def test_commits_in_any_order_are_read_once(local: InProcessCollector, database_url: str) -> None:
+    """What transactions of all lengths store is read as soon as each has committed, and what they roll back is not."""
+    await local.begin(DAY_AT)
+    await local.push(US, seq=0)
+    reader, rng, found, kept = NewBatches(), Random(7), list[int](), set[int]()
+    await begin(local, reader)
+
+    async def write(seqs: range) -> None:
+        async with await psycopg.AsyncConnection.connect(database_url) as connection:
+            for seq in seqs:
+                await connection.execute(INSERT, [seq])
+                await asyncio.sleep(rng.choice([0.0, 0.001, 0.03]))
+                if rng.random() < 0.2:
+                    await connection.rollback()
+                else:
+                    await connection.commit()
+                    kept.add(seq)
+
+    writing = asyncio.gather(*(write(range(begin_at, begin_at + 60)) for begin_at in range(0, 480, 60)))
+    while not writing.done():
+        found += [batch.key[2] for batch in await read(local, reader)]
+    await writing
+    found += [batch.key[2] for batch in await read(local, reader)]
+    assert sorted(found) == sorted(kept)
+    assert len(kept) > 300
+
+
+@one_server
+async def test_a_commit_that_takes_an_hour_is_read(local: InProcessCollector, database_url: str) -> None:
+    """A batch whose transaction stays open while others are stored is read when it commits; also from a `begin`."""
+    await local.begin(DAY_AT)
+    await local.push(US, seq=0)
+    early, late = NewBatches(), NewBatches()
+    await begin(local, early)
+    async with await psycopg.AsyncConnection.connect(database_url) as slow:
+        await slow.execute(INSERT, [70])
+        for seq in range(1, 4):
+            local.clock.at += 20 * MINUTE_US
+            await local.push(US, [local.sample(local.clock.at)], seq=seq)
+            assert [batch.key[2] for batch in await read(local, early)] == [seq]
+        await begin(local, late)
+        await slow.commit()
+    assert [batch.key[2] for batch in await read(local, early)] == [70]
+    assert [batch.key[2] for batch in await read(local, late)] == [70]
+
+
+@one_server
+async def test_a_shard_that_is_late_is_read(
+    local: InProcessCollector, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, a batch is read once, even if its shard shows it a minute after later ones."""
+    real, passed_us = batches.transactions, 0
+
+    async def of_cluster(connection: Connection) -> batches.Transactions:
+        found = await real(connection)
+        # The coordinator has ended its transaction before the shard.
+        return replace(found, is_cluster=True, pending=[], at=found.at + passed_us)
+
+    monkeypatch.setattr(batches, "transactions", of_cluster)
+    await local.begin(DAY_AT)
+    reader = NewBatches()
+    await local.push(US, seq=0)
+    await begin(local, reader)
+    async with await psycopg.AsyncConnection.connect(database_url) as shard:
+        await shard.execute(INSERT, [70])
+        for seq in range(1, 40):
+            await local.push(US, [local.sample(DAY_AT)], seq=seq)
+            assert [batch.key[2] for batch in await read(local, reader)] == [seq]
+            passed_us += 2 * SECOND_US
+        await shard.commit()
+    assert [batch.key[2] for batch in await read(local, reader)] == [70]
+    assert len(reader._marks) == 41
+    passed_us += 3 * MINUTE_US
+    assert await read(local, reader) == []
+    assert len(reader._marks) == 2
+
+
+async def test_a_database_that_was_set_back_is_noticed(local: InProcessCollector, database_url: str) -> None:
+    """Without the last batches that were read, a reader begins again, even if higher transactions were used since."""
+    await local.begin(DAY_AT)
+    reader = NewBatches()
+    await begin(local, reader)
+    for seq in (1, 2, 3):
+        await local.push(US, [local.sample(DAY_AT)], seq=seq)
+        assert len(await read(local, reader)) == 1
+    with psycopg.connect(database_url) as connection:
+        connection.execute("DELETE FROM ingest_batch WHERE seq = 3")
+    for seq in (4, 3):
+        await local.push(SG, [local.sample(DAY_AT)], seq=seq)
+        with pytest.raises(DatabaseSetBack, match="no longer has the batches of its transaction"):
+            await read(local, reader)
+    await begin(local, reader, DAY_AT)
+    assert sorted(batch.key[2] for batch in await read(local, reader)) == [1, 2, 3, 4]
+
+
+async def test_a_backlog_is_read_in_portions(local: InProcessCollector) -> None:
+    """With a limit, older transactions come first, and nothing is left out."""
+    await local.begin(DAY_AT)
+    reader, portions = NewBatches(), list[list[int]]()
+    for seq in range(1, 8):
+        await local.push(US, [local.sample(DAY_AT)], seq=seq)
+    async with local.database.connection() as connection:
+        while found := await reader.read(connection, most=3):
+            portions.append(sorted(batch.key[2] for batch in found))
+    assert portions == [[1, 2, 3], [4, 5, 6], [7]]
 
 
 async def test_a_repeated_batch_counts_once(local: InProcessCollector) -> None:
@@ -258,7 +398,7 @@ async def test_a_cancelled_read_loses_no_batch(local: InProcessCollector, monkey
     """What a job that was cancelled has not got is returned by the next read."""
     await local.begin(DAY_AT)
     reader = NewBatches(local.ingest.recent)
-    reader.begin(DAY_AT)
+    await begin(local, reader)
     monkeypatch.setattr(batches, "_ANSWERED_WITHIN_S", 30.0)
     await local.push_elsewhere(SG, [local.sample(DAY_AT)])
     with pytest.raises(TimeoutError):
