@@ -32,7 +32,6 @@ from isochrone_collector.routing import serialization
 from isochrone_collector.store import incidents, job_state, vantages
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.postgres.pool import Connection, Database, fetch, query
-from isochrone_collector.store.routes import TableRow
 from isochrone_collector.store.vantages import VantageStateRow
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US, Vantage
@@ -193,33 +192,42 @@ _OBJECTIVE = (AlertKind.SLO_BREACHED, AlertKind.SLO_RESTORED)
 
 
 class RouteWatch:
-    """The tables that were published since the last run; before the first one, those since the last leader's."""
+    """The tables that were published since the last run; before the first one, and after the database was set back,
+    those since the last that is recorded.
+    """
 
     def __init__(self, *, database: Database, alerting: AlertService, clock: Callable[[], int]) -> None:
         self._database = database
         self._alerting = alerting
         self._clock = clock
-        self._generation: int | None = None
+        self._newest: RouteTable | None = None
 
     async def run(self) -> None:
         """Raise the alerts of new tables. Raises `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
-            generation = self._generation
-            if generation is None:
-                done_until = (await job_state.progress(connection)).get(_PROGRESS)
-                # Without a record the tables so far were built before there were such alerts.
-                until_at = self._clock() if done_until is None else done_until
-                generation = await tables.generation_at(connection, until_at)
+            newest, self._newest = self._newest, None
+            if newest is not None and not await tables.has(connection, newest):
+                _log.warning("route_alerts.set_back", generation=newest.generation, hint="the database lacks its table")
+                newest = None
+            generation = newest.generation if newest else await self._recorded(connection)
             rows = await tables.after(connection, generation)
         # Another leader's tables are read once more when this one leads again: alerts have ids of their own.
-        self._generation = None
-        if rows:
-            await self._raise(rows)
-            generation = rows[-1].generation
-        self._generation = generation
-
-    async def _raise(self, rows: list[TableRow]) -> None:
         found = [serialization.load(RouteTable, row.document) for row in rows]
+        if found:
+            await self._raise(found)
+        self._newest = found[-1] if found else newest
+
+    async def _recorded(self, connection: Connection) -> int:
+        """Return the newest generation that is done."""
+        recorded = await job_state.next_number(connection, _PROGRESS)
+        if recorded is not None:
+            return recorded - 1
+        # The tables so far were built before there were such alerts.
+        generation = await tables.newest_generation(connection)
+        await job_state.advance(connection, _PROGRESS, self._clock(), next_number=generation + 1)
+        return generation
+
+    async def _raise(self, found: list[RouteTable]) -> None:
         async with self._database.transaction() as connection:
             recent = await incidents.since(connection, min(table.window.from_at for table in found))
             last_alerts = await self._alerting.last_alerts(connection, _OBJECTIVE)
@@ -239,4 +247,5 @@ class RouteWatch:
                     await self._alerting.raise_alert(connection, message)
                     last = LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
                     last_alerts[message.subject] = last
-            await job_state.advance(connection, _PROGRESS, max(table.built_at for table in found))
+            done_until, following = max(table.built_at for table in found), found[-1].generation + 1
+            await job_state.advance(connection, _PROGRESS, done_until, next_number=following)

@@ -6,13 +6,18 @@ tables that it has, with their original instants.
 
 A watcher gets each generation once, in order. Missed generations come from memory, or from the database if they are
 older. A watcher that missed too many, or has none yet, gets the tables in force.
+
+If the database lacks the newest table known here, it was set back, and generations begin again at a lower one. Then the
+tables known here stay in force until newer ones replace them, and each watcher gets those in force, once.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from itertools import takewhile
+
+import structlog
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable, ResourceExhausted, UnknownName
 from isochrone_collector.plans.service import Plans
@@ -22,6 +27,8 @@ from isochrone_collector.store import routes as store
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RegionTables, RouteTable
+
+_log = structlog.get_logger()
 
 MAX_WATCHERS = 4_000
 HEARTBEAT_US = 10 * SECOND_US
@@ -34,6 +41,8 @@ _MAX_PARSED_INLINE = 20
 # Agents need connections too.
 _MAX_CATCHING_UP = 2
 _RETRY_US = 5 * SECOND_US
+_Place = tuple[int, int]
+"""How often the database was set back, and a generation since."""
 _SWITCHES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD})
 
 
@@ -60,7 +69,8 @@ class Publisher:
         self._recent: deque[RouteTable] = deque()
         # `_recent` has every table after this generation.
         self._recent_after = 0
-        self._generation = 0
+        self._last: RouteTable | None = None
+        self._times_set_back = 0
         self._reading = asyncio.Lock()
         # The client region and the route of each watcher that waits.
         self._waiting: dict[asyncio.Future[None], tuple[str, str]] = {}
@@ -75,8 +85,12 @@ class Publisher:
 
     @property
     def generation(self) -> int:
-        """The newest generation known to this collector."""
-        return self._generation
+        """The newest generation of the database known to this collector."""
+        return self._last.generation if self._last else 0
+
+    @property
+    def _place(self) -> _Place:
+        return self._times_set_back, self.generation
 
     @property
     def watchers(self) -> int:
@@ -89,7 +103,7 @@ class Publisher:
 
     def add(self, committed: list[RouteTable]) -> None:
         """Add tables that this collector has committed, in order; reads earlier ones if it lacks them."""
-        if self._reading.locked() or committed[0].generation != self._generation + 1:
+        if self._reading.locked() or committed[0].generation != self.generation + 1:
             self.wake()
         else:
             self._add(committed)
@@ -137,7 +151,7 @@ class Publisher:
         newest = max(found, key=_generation_of)
         return RegionTables(
             client_region=client_region,
-            generation=newest.generation,
+            generation=min(newest.generation, self.generation),
             etag=_etag_of(found, newest),
             answered_at=self._clock(),
             tables=tuple(sorted(found, key=lambda table: table.route)),
@@ -174,9 +188,9 @@ class Publisher:
         finally:
             self._watchers -= 1
 
-    async def _wait_for_table(self, client_region: str, route: str, seen: int, *, until_s: float) -> None:
+    async def _wait_for_table(self, client_region: str, route: str, seen: _Place, *, until_s: float) -> None:
         """Wait for a generation after `seen`, or the end of this collector, at most until `until_s`."""
-        if self._generation > seen or self._is_closed:
+        if self._place > seen or self._is_closed:
             return
         # `asyncio.timeout` would cost as much as to send a table.
         loop = asyncio.get_running_loop()
@@ -189,21 +203,24 @@ class Publisher:
             timer.cancel()
             del self._waiting[woken]
 
-    async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
-        """Return the tables that a watcher missed since generation `after`, and the generation they reach up to."""
-        if after > self._generation:
+    async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], _Place]:
+        """Return the tables that a watcher missed since generation `after`, and the place they reach up to."""
+        if after > self.generation:
             # Another collector may have published it before this one read it.
             await self.refresh()
-        if after <= 0 or after > self._generation:
-            return self._snapshot(client_region, route), self._generation
-        return await self._since(client_region, route, after)
+        if after <= 0 or after > self.generation:
+            return self._snapshot(client_region, route), self._place
+        return await self._since(client_region, route, (self._times_set_back, after))
 
-    async def _since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
-        """Return the tables after a generation, and the generation up to which they are complete.
+    async def _since(self, client_region: str, route: str, seen: _Place) -> tuple[list[RouteTable], _Place]:
+        """Return the tables after a place, and the place up to which they are complete.
 
         The database may be ahead of this collector, and so may a watcher that caught up from it: nothing is repeated.
         """
-        until = max(after, self._generation)
+        times, after = seen
+        if times != self._times_set_back:
+            return self._snapshot(client_region, route), self._place
+        until = max(seen, self._place)
         if after >= self._recent_after:
             fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
             found = [table for table in fresh if _matches(table, client_region, route)]
@@ -215,15 +232,20 @@ class Publisher:
             rows = await store.after(connection, after, client_region=client_region, route=route)
         if not rows or len(rows) >= store.MAX_CATCH_UP:
             return current, until
-        return await _read_from([row.document for row in rows]), max(until, rows[-1].generation)
+        return await _read_from([row.document for row in rows]), max(until, (times, rows[-1].generation))
 
     def _snapshot(self, client_region: str, route: str) -> list[RouteTable]:
         in_scope = [table for table in self.in_force() if _matches(table, client_region, route)]
         return sorted(in_scope, key=_generation_of)
 
     async def _read(self, connection: Connection) -> None:
+        if self._last is not None and not await store.has(connection, self._last):
+            _log.warning("routes.set_back", generation=self.generation, hint="the database lacks its table")
+            self._last, self._recent_after = None, 0
+            self._recent.clear()
+            self._times_set_back += 1
         old: list[RouteTable] = []
-        known_until = self._generation
+        known_until = self.generation
         if not known_until:
             rows = await store.newest(connection)
             known_until = max(max((row.generation for row in rows), default=0) - _REMEMBERED_AT_START, 0)
@@ -231,19 +253,19 @@ class Publisher:
             old = await _read_from([row.document for row in rows if row.generation <= known_until])
         newer = await store.after(connection, known_until)
         fresh = await _read_from([row.document for row in newer])
-        self._newest |= {(table.client_region, table.route): table for table in old}
+        self._put_in_force(old)
         self._add(fresh)
         if len(newer) >= store.MAX_CATCH_UP:
             self.wake()
 
     def _add(self, fresh: list[RouteTable]) -> None:
-        counts_switches = self._generation > 0
+        counts_switches = self._last is not None
+        self._put_in_force(fresh)
         for table in fresh:
             if counts_switches and table.change in _SWITCHES:
                 self.switches[table.client_region, table.route, table.change.value] += 1
-            self._newest[table.client_region, table.route] = table
             self._recent.append(table)
-            self._generation = table.generation
+            self._last = table
             if len(self._recent) > _MAX_REMEMBERED:
                 self._recent_after = self._recent.popleft().generation
         if fresh:
@@ -251,6 +273,14 @@ class Publisher:
                 if any(_matches(table, *scope) for table in fresh):
                     _wake(woken)
             self._on_published()
+
+    def _put_in_force(self, tables: Iterable[RouteTable]) -> None:
+        """Replace tables by later ones; their generations may be lower, after the database was set back."""
+        for table in tables:
+            key = table.client_region, table.route
+            known = self._newest.get(key)
+            if known is None or table.generation > known.generation or table.built_at > known.built_at:
+                self._newest[key] = table
 
     def _check(self, client_region: str, route: str) -> None:
         in_scope = self.in_force()

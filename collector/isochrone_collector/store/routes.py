@@ -11,7 +11,7 @@ from isochrone_collector.store.job_state import Channel
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
-from isochrone_wire.routes import RouteEvent
+from isochrone_wire.routes import RouteEvent, RouteTable
 
 MAX_CATCH_UP = 1_000
 MAX_EVENTS = 1_000
@@ -78,10 +78,10 @@ async def newest(connection: Connection) -> list[LastTableRow]:
     return await fetch(connection, "newest_route_tables", LastTableRow)
 
 
-async def generation_at(connection: Connection, at: int) -> int:
-    """Return the highest generation that was built by an instant; 0 if there is none."""
-    (generation,) = await fetch_values(connection, "generation_at", at=at)
-    return int(generation)
+async def has(connection: Connection, table: RouteTable) -> bool:
+    """Return whether a table is stored: not after the database was set back, even if its generation is used again."""
+    asked = {"generation": table.generation, "built_at": table.built_at}
+    return await fetch_values(connection, "has_route_table", **asked) == [True]
 
 
 async def newest_generation(connection: Connection) -> int:

@@ -20,11 +20,11 @@ ORDER BY generation
 SELECT coalesce(max(generation), 0) AS generation
 FROM route_table
 
--- The highest generation that was built by an instant, 0 before the first.
--- name: generation_at
-SELECT coalesce(max(generation), 0) AS generation
+-- Whether a table of a generation was built at an instant.
+-- name: has_route_table
+SELECT count(*) > 0 AS yes
 FROM route_table
-WHERE built_at <= %(at)s
+WHERE generation = %(generation)s AND built_at = %(built_at)s
 
 -- The tables after a generation, in order; of one region or one route if it is named.
 -- name: route_tables_after

@@ -17,7 +17,7 @@ from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.jobs.watches import RouteWatch
 from isochrone_collector.routing import serialization
-from isochrone_collector.store import alerts, incidents
+from isochrone_collector.store import alerts, incidents, job_state
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.incidents import FailureSummary
 from isochrone_collector.store.postgres.pool import Database
@@ -353,6 +353,44 @@ async def test_tables_between_two_leaders_are_not_missed(stage: Stage) -> None:
     await stage.publish(Eligible.YES, ChangeKind.HARD)
     await stage.watch().run()
     assert await stage.kinds() == ["route_switched"]
+
+
+async def test_tables_of_two_clocks_are_not_missed(stage: Stage) -> None:
+    """A new leader whose clock is minutes behind raises the alerts of its own first tables."""
+    await stage.publish(Eligible.YES)
+    first = stage.watch()
+    await first.run()
+    await stage.publish(Eligible.YES)
+    await first.run()
+    stage.at -= 9 * MINUTE_US
+    await stage.publish(Eligible.YES, ChangeKind.HARD)
+    await stage.watch().run()
+    assert await stage.kinds() == ["route_switched"]
+
+
+async def test_alerts_go_on_after_the_database_was_set_back(stage: Stage) -> None:
+    """Of tables with numbers that were used before, a running watch raises the alerts, too."""
+    watch = stage.watch()
+    await watch.run()
+    await stage.publish(Eligible.YES)
+    await watch.run()
+    async with stage.database.connection() as connection:
+        restored = await job_state.next_number(connection, "route_alerts")
+    for _ in range(3):
+        await stage.publish(Eligible.YES)
+    await watch.run()
+    async with stage.database.connection() as connection:
+        await connection.execute("DELETE FROM route_table WHERE generation > 1")
+        await job_state.advance(connection, "route_alerts", stage.at, next_number=restored or 0)
+    stage.generation = 1
+    await stage.publish(Eligible.YES, ChangeKind.HARD)
+    await watch.run()
+    assert await stage.kinds() == ["route_switched"]
+    for _ in range(6):
+        await stage.publish(Eligible.YES)
+    await stage.publish(Eligible.YES, ChangeKind.FREEZE)
+    await watch.run()
+    assert await stage.kinds() == ["route_switched", "route_frozen"]
 
 
 async def test_an_incident_explains_a_breach(stage: Stage) -> None:

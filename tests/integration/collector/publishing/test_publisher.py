@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -203,6 +204,81 @@ async def test_a_watcher_ahead_of_its_collector_waits(stage: Stage) -> None:
     assert await watching == [3]
 
 
+@dataclass(slots=True)
+class SetBack:
+    """A publisher that knows tables 1 to 9, with a watcher; then a restored database has 1 to 3 of them."""
+
+    stage: Stage
+    publisher: Publisher
+    seen: list[int]
+
+    def in_force(self) -> dict[str, int]:
+        """Return the generation in force of each region."""
+        return {table.client_region: table.generation for table in self.publisher.in_force()}
+
+    async def has_seen(self, *generations: int) -> None:
+        """Wait until the watcher has got just these generations."""
+        async with asyncio.timeout(10):
+            while self.seen != [*generations]:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def set_back(stage: Stage) -> AsyncIterator[SetBack]:
+    """A database that was set back."""
+    publisher, found = stage.publisher(), list[int]()
+    for generation in range(1, 10):
+        await stage.publish(a_table(generation, (US, SG)[generation % 2], at=NOW_AT + generation * SECOND_US))
+    await publisher.refresh()
+
+    async def watch() -> None:
+        async with aclosing(publisher.watch(US, "", after=publisher.generation)) as tables:
+            async for table in tables:
+                found.extend([table.generation] if table else [])
+
+    watching = asyncio.create_task(watch())
+    while not publisher.watchers:
+        await asyncio.sleep(0.01)
+    async with stage.database.connection() as connection:
+        await connection.execute("DELETE FROM route_table WHERE generation > 3")
+    yield SetBack(stage, publisher, found)
+    publisher.close()
+    await watching
+
+
+async def test_watchers_follow_a_database_that_was_set_back(set_back: SetBack) -> None:
+    """Tables with lower numbers reach open watches, new ones and polls; until then the tables known stay in force."""
+    publisher = set_back.publisher
+    await publisher.refresh()
+    assert (publisher.generation, set_back.in_force()) == (3, {US: 8, SG: 9})
+    assert publisher.tables(US).generation == 3
+    await set_back.has_seen(8)
+    for generation in (4, 5):
+        await set_back.stage.publish(a_table(generation, at=NOW_AT + (20 + generation) * SECOND_US))
+        await publisher.refresh()
+        assert set_back.in_force() == {US: generation, SG: 9}
+    await set_back.has_seen(8, 4, 5)
+    # A client that knows a number of before asks for what comes after it.
+    assert await seen(publisher, US, after=9, count=1) == [5]
+    assert publisher.tables(US).generation == 5
+
+
+async def test_numbers_that_were_used_before_are_no_sign(set_back: SetBack) -> None:
+    """New tables count even if their numbers have passed the old ones before this collector looked again."""
+    for generation in range(4, 12):
+        await set_back.stage.publish(a_table(generation, at=NOW_AT + (20 + generation) * SECOND_US))
+    await set_back.publisher.refresh()
+    assert (set_back.publisher.generation, set_back.in_force()) == (11, {US: 11, SG: 9})
+    await set_back.has_seen(11)
+
+
+async def test_a_set_back_is_logged_once(set_back: SetBack, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason for the lower number is in the log."""
+    for _ in range(3):
+        await set_back.publisher.refresh()
+    assert capsys.readouterr().out.count("routes.set_back") == 1
+
+
 async def test_quiet_regions_have_heartbeats(stage: Stage) -> None:
     """A watcher gets heartbeats, even while other regions have new tables."""
     await stage.publish(a_table(1), a_table(2, SG))
@@ -246,9 +322,9 @@ async def test_a_table_wakes_the_watchers_of_its_region_only(stage: Stage, monke
     await publisher.refresh()
     since, wait, looking, waiting = publisher._since, publisher._wait_for_table, list[str](), list[str]()
 
-    async def recorded(region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
+    async def recorded(region: str, *more: Any) -> Any:
         looking.append(region)
-        return await since(region, route, after)
+        return await since(region, *more)
 
     async def counted(region: str, *more: Any, **named: Any) -> None:
         waiting.append(region)
