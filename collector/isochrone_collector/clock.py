@@ -109,7 +109,9 @@ class ClockGuard:
         return self._wall() if self._database_us is None else self._elapsed() + self._database_us
 
     def shared_at(self) -> int:
-        """Return the clock that all collectors on the database share: its own, or the estimate if they disagree."""
+        """Return the clock that all collectors on the database share, by which they work: the database's, or the
+        estimate if the two disagree.
+        """
         now_at, database_at = self.now_at(), self.database_at()
         return database_at if abs(database_at - now_at) <= AGREE_US else now_at
 

@@ -81,8 +81,8 @@ class Ingest:
     """Stores pushes in the database.
 
     Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
-    without limit if `None`. The `shared_clock`, by default `clock`, is the same for all collectors on the database:
-    agents of one vantage take turns by it. `hear_vantage` gets the id and the wall clock of the vantage of each push.
+    without limit if `None`. The clock is the same for all collectors on the database: agents of one vantage take turns
+    by it. `hear_vantage` gets the id and the wall clock of the vantage of each push.
     `disk_level` is the room on the disk of the database; `on_stored` is called after each commit of new samples with
     the number of those that wait for the next one, and must be quick. `recent` gets the probes that were committed.
     """
@@ -94,7 +94,6 @@ class Ingest:
         plans: Plans,
         window: Window,
         clock: Callable[[], int],
-        shared_clock: Callable[[], int] | None = None,
         hear_vantage: Callable[[int, int], None] | None = None,
         disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH,
         on_stored: Callable[[int], None] = lambda _waiting: None,
@@ -108,13 +107,12 @@ class Ingest:
         self._database = database
         self._plans = plans
         self._clock = clock
-        self._shared_clock = shared_clock or clock
         self._hear_vantage = hear_vantage
         self._disk_level = disk_level
         self._on_stored = on_stored
         self.recent = recent or RecentBatches()
         self._regions: dict[int, str] = {}
-        self._owners_of_vantages = VantageOwners(database=database, clock=self._shared_clock)
+        self._owners_of_vantages = VantageOwners(database=database, clock=clock)
         self._lost_batches = LostBatches(database=database, clock=clock)
         self._large = _Commits(
             self._commit,
@@ -171,7 +169,7 @@ class Ingest:
         """Register a new vantage, and require that a known one is in its region."""
         if vantage.id not in self._regions:
             async with self._database.connection() as connection:
-                row = await vantages.register(connection, vantage, seen_at=self._shared_clock())
+                row = await vantages.register(connection, vantage, seen_at=self._clock())
             self._regions[vantage.id] = row.region
         known = self._regions[vantage.id]
         if known != vantage.region:
@@ -269,7 +267,7 @@ class Ingest:
         return HeartbeatReport(
             vantage_id=batch.vantage.id,
             batch_epoch=batch.epoch,
-            seen_at=self._shared_clock(),
+            seen_at=self._clock(),
             heartbeat=trimmed(batch.heartbeat),
             epoch_history=batch.epoch_history,
         )

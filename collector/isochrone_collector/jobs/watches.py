@@ -58,11 +58,12 @@ async def guard(database: Database) -> ClockGuard:
 
 
 async def _database_offset_us(connection: Connection) -> int:
-    """Return the database's clock minus the wall clock."""
+    """Return the database's clock minus the wall clock; 0 if that may be its error."""
     before_ns = time.monotonic_ns()
     (there,) = await fetch(connection, query("clock"), _ClockRow)
-    took_us = (time.monotonic_ns() - before_ns) // 1000
-    return there.at_us + took_us // 2 - now_at()
+    error_us = (time.monotonic_ns() - before_ns) // 2000
+    offset_us = there.at_us + error_us - now_at()
+    return 0 if abs(offset_us) <= error_us else offset_us
 
 
 class ClockWatch:

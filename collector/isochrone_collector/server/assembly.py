@@ -66,19 +66,19 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     """Create the parts on a migrated database, and register their cleanup on the stack. Raises `CollectorError`."""
     database = await _opened(Database(conninfo), stack)
     clock = await watches.guard(database)
-    plans = Plans(database=database, clock=clock.now_at)
+    plans = Plans(database=database, clock=clock.shared_at)
     await plans.refresh()
-    jobs = Jobs(database=database, clock=clock.now_at)
+    jobs = Jobs(database=database, clock=clock.shared_at)
     notifications = Notifications(database=database)
     recent = RecentBatches()
     publishing = await _publishing(database, plans, jobs, clock, notifications, recent=recent)
     receivers = _receivers(settings.receivers, database, clock, stack)
-    alerts = AlertService(database=database, receivers=receivers, clock=clock.now_at)
+    alerts = AlertService(database=database, receivers=receivers, clock=clock.shared_at)
     notifications.handle(Channel.ALERTS, alerts.wake)
     # Without a database URL the data folder has the embedded PostgreSQL.
     folder = settings.data_dir if settings.database_url is None else None
     low = settings.disk_low_percent
-    disk_watch = DiskWatch(folder=folder, low_percent=low, alerting=alerts, clock=clock.now_at)
+    disk_watch = DiskWatch(folder=folder, low_percent=low, alerting=alerts, clock=clock.shared_at)
     await disk_watch.run()
     reached = settings.http if settings.http and settings.listen.is_loopback else settings.listen
     certificates = (
@@ -110,7 +110,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         query_context=QueryContext(
             database=query_database,
             plans=plans,
-            clock=clock.now_at,
+            clock=clock.shared_at,
             webhook=bool(settings.receivers),
             paused=lambda: clock.reason,
             region_places=settings.region_places,
@@ -124,13 +124,13 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
             on_change=authenticator.refresh,
         ),
         alerts=alerts,
-        alert_state=AlertState(database=database, plans=plans, clock=clock.now_at, receivers=settings.receivers),
+        alert_state=AlertState(database=database, plans=plans, clock=clock.shared_at, receivers=settings.receivers),
         jobs=jobs,
         notifications=notifications,
         publishing=publishing,
-        snapshots=Snapshots(publisher=publishing.publisher, plans=plans, clock=clock.now_at),
+        snapshots=Snapshots(publisher=publishing.publisher, plans=plans, clock=clock.shared_at),
         rejections=Rejections(),
-        push_metrics=PushMetrics(clock=clock.now_at),
+        push_metrics=PushMetrics(clock=clock.shared_at),
         certificates=certificates,
     )
 
@@ -156,7 +156,7 @@ async def _publishing(
         plans=plans,
         notifications=notifications,
         is_leader=lambda: jobs.is_leader,
-        clock=clock.now_at,
+        clock=clock.shared_at,
         is_paused=lambda: bool(clock.reason),
         recent=recent,
     )
@@ -177,15 +177,14 @@ async def _ingest(
 ) -> Ingest:
     """Create the ingest, with a partition for each round that it accepts."""
     keep_us = settings.retention.samples_us
-    window = await partitions.ensure(database.patient(), now_at=clock.now_at(), keep_us=keep_us)
+    window = await partitions.ensure(database.patient(), now_at=clock.shared_at(), keep_us=keep_us)
     encoder = RowEncoder(processes=True)
     stack.push_async_callback(encoder.close)
     ingest = Ingest(
         database=database,
         plans=plans,
         window=window,
-        clock=clock.now_at,
-        shared_clock=clock.shared_at,
+        clock=clock.shared_at,
         hear_vantage=clock.hear_vantage,
         disk_level=lambda: disk_watch.level,
         on_stored=publishing.stored,
@@ -207,7 +206,7 @@ def _receivers(
     found = []
     for receiver in chosen:
         _log.info("receiver.set", name=receiver.name, format=receiver.format.value, address=receiver.shown)
-        delivery = ReceiverDelivery(receiver, database=database.patient(), clock=clock.now_at)
+        delivery = ReceiverDelivery(receiver, database=database.patient(), clock=clock.shared_at)
         stack.push_async_callback(delivery.close)
         found.append(delivery)
     return found

@@ -44,7 +44,7 @@ def grpc_server(
         plans=parts.plans,
         enrolment=parts.enrolment,
         authenticator=authenticator,
-        clock=parts.clock.now_at,
+        clock=parts.clock.shared_at,
         certificates=lambda: [pair.certificate for pair in _announced(parts)],
         fingerprints=lambda: [pair.fingerprint for pair in _announced(parts)],
         http_port=http_port,
@@ -54,7 +54,7 @@ def grpc_server(
         plans=parts.plans,
         enrolment=parts.enrolment,
         alert_delivery=parts.alerts,
-        silencing=SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.now_at),
+        silencing=SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.shared_at),
         query_context=parts.query_context,
     )
     discovery = DiscoveryServices(

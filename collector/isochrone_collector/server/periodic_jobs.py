@@ -35,7 +35,7 @@ _POSTGRES_WATCH_US = SECOND_US // 2
 
 def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
-    database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.now_at
+    database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.shared_at
     recent = parts.ingest.recent
     drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at, recent=recent)
     fleet = FleetWatch(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
@@ -93,7 +93,7 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
 
     async def check_certificate() -> None:
         if parts.certificates is not None:
-            current, now_at = parts.certificates.current, parts.clock.now_at()
+            current, now_at = parts.certificates.current, parts.clock.shared_at()
             name, fingerprint = current.name or "the collector", format_fingerprint(current.fingerprint)
             message = of_certificate(name, fingerprint, expires_at=current.expires_at, raised_at=now_at)
             if message is not None:

@@ -65,7 +65,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             authenticator=parts.authenticator,
             snapshots=parts.snapshots,
             rejections=parts.rejections,
-            clock=parts.clock.now_at,
+            clock=parts.clock.shared_at,
             metrics=partial(_metrics, parts),
         )
         http = await stack.enter_async_context(
@@ -199,7 +199,7 @@ def _metrics(parts: Parts) -> Iterator[Metric]:
             switches=publisher.switches,
             rejections=parts.rejections.counts,
             watchers=publisher.watchers,
-            now_at=parts.clock.now_at(),
+            now_at=parts.clock.shared_at(),
         ),
     )
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx
@@ -12,11 +13,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+import chaos
 from fixtures.collector import Collector, StartCollector
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Selection, Window
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.insights import AlertKind
+from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.routes import ChangeKind, RegionTables, RouteState, RouteTable
 from testdata.pushed_rounds import (
     EVERY_US,
@@ -230,6 +235,33 @@ def test_followers_serve_the_same_and_take_over(start_collector: StartCollector)
     numbers = [number for number, _, _ in published(follower.database_url)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert_all_replay(follower)
+
+
+@pytest.mark.parametrize("ahead_s", [-240, 240])
+def test_clocks_of_collectors_may_differ(
+    start_collector: StartCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    """A leader whose clock is four minutes off decides by the samples that another collector stores; both serve tables
+    that are fresh, and the alerts of the failure are raised.
+    """
+    (tmp_path / "ahead").write_text(str(ahead_s))
+    monkeypatch.setenv("TEST_CLOCK_FILE", str(tmp_path / "ahead"))
+    leader = start_collector(script=Path(chaos.__path__[0]) / "collector_with_clock.py")
+    eventually(PATIENCE, lambda: "leadership.taken" in leader.log(), "it leads")
+    right = start_collector()
+    fleet = begun(right)
+    fail(fleet, right, FIRST)
+    for collector in (right, leader):
+        wait_for(collector, US, SECOND)
+        found = tables(collector, US)
+        assert found is not None
+        assert abs(found.answered_at - now_at()) < MINUTE_US
+        assert found.tables[0].built_at <= found.answered_at + SECOND_US
+        assert found.tables[0].fresh_until_at > found.answered_at
+    window = Window(from_at=now_at() - HOUR_US, until_at=now_at() + HOUR_US)
+    kinds = {AlertKind.TARGET_FAILING, AlertKind.ROUTE_SWITCHED}
+    eventually(PATIENCE, lambda: kinds <= {one.kind for one in right.call.alerts(window).alerts}, "the alerts")
+    assert all(abs(alert.raised_at - now_at()) < MINUTE_US for alert in right.call.alerts(window).alerts)
 
 
 def test_tables_are_served_without_the_database(
