@@ -14,10 +14,10 @@ The interval is Wilson's for the effective number of independent requests. At it
 whole error on the only side that can err: 59 of 59 are at least 95 %, because 0.95^59 < 0.05.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 from itertools import count
 
 import numpy as np
@@ -28,7 +28,6 @@ from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ra
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import (
     VarianceInflation,
-    independent,
     inflation_of_flags,
     stacked,
 )
@@ -109,19 +108,12 @@ def effective_sizes(rows: Sequence[Flags], history: VarianceInflation | None = N
     return found
 
 
-def lasting_sizes(rows: Sequence[Flags], history: VarianceInflation | None, unseen: VarianceInflation) -> Reals:
-    """Return the effective number of the requests of each row; without history at most as many as `unseen` leaves."""
-    found = effective_sizes(rows, history)
-    least = np.minimum(found, unseen.effective_n(np.array([len(row) for row in rows])))
-    return least if history is None else np.where(np.isnan(history.ratio), least, found)
-
-
-def unseen_memory(rows: Sequence[Flags], weights: Sequence[Reals], share: float = 0.95) -> VarianceInflation:
+def unseen_memory(rows: Sequence[Flags], memories: Sequence[Callable[[int], VarianceInflation]]) -> VarianceInflation:
     """Return the inflation of each row of flags, true for a good request, while there is no history.
 
     A clean window is the typical one if failures come in runs. The probability that one is followed by another is that
     of all rows, with the prior of two runs of ten (beta-binomial); a chain with the persistence r has the inflation
-    (1+r)/(1-r). Latencies carry the memory of their ranks to the limit, by their `model_weights`.
+    (1+r)/(1-r). Latencies carry the memory of their ranks to the limit: `memories` return it for so many flags.
     """
     bad = [~row.astype(np.bool_) for row in rows]
     followed = sum(int(np.count_nonzero(row[:-1] & row[1:])) for row in bad)
@@ -132,9 +124,8 @@ def unseen_memory(rows: Sequence[Flags], weights: Sequence[Reals], share: float 
     counts = [max(len(row), 1) for row in rows]
     runs = min((1 + persistence) / max(1 - persistence, 1e-9), float(max(counts, default=1)))
     found = VarianceInflation(ratio=np.full(len(rows), runs), freedom=np.full(len(rows), np.inf))
-    for own in weights:
-        by_count = {n: unseen_inflation_of_flags(own, n, share) for n in set(counts)}
-        found = found.wider(stacked([by_count[n] for n in counts])) if counts else found
+    for memory in memories:
+        found = found.wider(stacked([memory(n) for n in counts])) if counts else found
     return found
 
 
@@ -189,22 +180,18 @@ class Requests:
         limits_us: Mapping[Metric, float],
         *,
         min_speed: float = 0.0,
-        history: VarianceInflation | None = None,
-        unseen: VarianceInflation | None = None,
+        n_eff: float | None = None,
     ) -> RequestCounts:
-        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
-
-        Without history, they count for as many as `unseen` leaves, by default the memory that these requests show.
+        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order. The
+        default of `n_eff` is that of this window.
         """
         good, possible, planned = self._flags(limits_us, min_speed)
         flags = good[planned]
-        if unseen is None:
-            unseen = unseen_memories([self], [Limits(us=limits_us, min_speed=min_speed)])[0]
         return RequestCounts(
             planned=len(flags),
             good=int(np.count_nonzero(flags)),
             possible=int(np.count_nonzero(possible[planned])),
-            n_eff=float(lasting_sizes([flags], history, unseen)[0]),
+            n_eff=float(effective_sizes([flags])[0]) if n_eff is None else n_eff,
             failed=int(np.count_nonzero((self.ending == Ending.FAILED) & np.isnan(self.ceiling_us))),
             throttled=int(np.count_nonzero(self.ending == Ending.THROTTLED)),
         )
@@ -237,26 +224,31 @@ class Limits:
     share: float = 0.95
 
 
-def unseen_memories(rows: Sequence[Requests], limits: Sequence[Limits]) -> list[VarianceInflation]:
-    """Return the inflation of each row without history, by limits.
+def lasting_sizes(
+    rows: Sequence[Requests], limits: Sequence[Limits], histories: Sequence[VarianceInflation]
+) -> list[Reals]:
+    """Return the effective number of the requests of each row, by limits; `histories` are those of keeping each limit.
 
-    Memory lasts for a time, so that rows with the same interval between their requests show it together.
+    Without history, it is at most what the memory leaves that rows with the same interval show together.
     """
-    found = [independent(len(rows)) for _ in limits]
+    flags = [[row.planned_flags(one.us, one.min_speed) for row in rows] for one in limits]
+    found = [effective_sizes(own, history) for own, history in zip(flags, histories, strict=True)]
+    unknown = [np.isnan(history.ratio) for history in histories]
     by_interval: dict[int, list[int]] = {}
-    for place, row in enumerate(rows):
+    for place, row in enumerate(rows) if any(own.any() for own in unknown) else ():
         gaps = np.diff(row.round_at)
         by_interval.setdefault(int(np.median(gaps)) if len(gaps) else 0, []).append(place)
     for places in by_interval.values():
-        alike = [rows[place] for place in places]
         weights = {
-            metric: model_weights(ragged([row.values(metric).values for row in alike]))
+            metric: model_weights(ragged([rows[place].values(metric).values for place in places]))
             for metric in {metric for one in limits for metric in one.us}
         }
-        for one, result in zip(limits, found, strict=True):
-            flags = [row.planned_flags(one.us, one.min_speed) for row in alike]
-            own = unseen_memory(flags, [weights[metric] for metric in one.us], one.share)
-            result.ratio[places], result.freedom[places] = own.ratio, own.freedom
+        memory = cache(lambda metric, share, n, known=weights: unseen_inflation_of_flags(known[metric], n, share))
+        for one, own, is_unknown, sizes in zip(limits, flags, unknown, found, strict=True):
+            alike = [own[place] for place in places]
+            unseen = unseen_memory(alike, [partial(memory, metric, one.share) for metric in one.us])
+            least = np.minimum(sizes[places], unseen.effective_n(np.array([len(row) for row in alike])))
+            sizes[places] = np.where(is_unknown[places], least, sizes[places])
     return found
 
 

@@ -18,9 +18,9 @@ from isochrone_collector.analysis.goodput import (
     Limits,
     RequestCounts,
     Requests,
+    lasting_sizes,
     needed,
     summarised_requests,
-    unseen_memories,
 )
 from isochrone_collector.analysis.history import (
     NO_HISTORY,
@@ -34,7 +34,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.leaderboard import NO_VALUES, Entry, histories_of
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
 
@@ -87,11 +87,11 @@ def _values(one: TargetRequests, metric: Metric) -> Distribution:
     return one.values.get(metric, NO_VALUES) if isinstance(one, Entry) else one.requests.values(metric)
 
 
-def _counts(one: TargetRequests, use: Use, history: VarianceInflation, unseen: VarianceInflation) -> RequestCounts:
+def _counts(one: TargetRequests, use: Use, history: VarianceInflation, n_eff: float | None) -> RequestCounts:
     """Count the requests that are fast enough; the answer length and the speed of a use do not apply to summaries."""
     if not isinstance(one, Entry):
         limits_us, min_speed = {use.metric: use.limit_us}, use.min_speed or 0.0
-        return one.requests.judged(limits_us, min_speed=min_speed, history=history, unseen=unseen)
+        return one.requests.judged(limits_us, min_speed=min_speed, n_eff=n_eff)
     found = summarised_requests(_values(one, use.metric), one.outcome_counts, use.limit_us)
     return replace(found, n_eff=float(history.of_counts(np.array([found.planned]))[0]))
 
@@ -134,22 +134,24 @@ def assess(
         ).items()
     }
     histories = [in_time(use.metric, _near(ordered, keys, use, history), known) for use in uses]
-    unseen = _unseen(ordered, uses)
+    sizes = _sizes(ordered, uses, histories)
     return tuple(
-        _assessed(one, use, quantiles[use.metric, use.share][row], (own.at(np.array([row])), alone.at(np.array([row]))))
+        _assessed(one, use, quantiles[use.metric, use.share][row], own.at(np.array([row])), n_eff[row])
         for row, one in enumerate(ordered)
-        for use, own, alone in zip(uses, histories, unseen, strict=True)
+        for use, own, n_eff in zip(uses, histories, sizes, strict=True)
     )
 
 
-def _unseen(found: Sequence[TargetRequests], uses: Sequence[Use]) -> list[VarianceInflation]:
-    """Return the inflation of each row without history, by use; summaries, which have no order, have none here."""
-    result = [independent(len(found)) for _ in uses]
-    rows = {place: one.requests for place, one in enumerate(found) if not isinstance(one, Entry)}
+def _sizes(
+    found: Sequence[TargetRequests], uses: Sequence[Use], histories: Sequence[VarianceInflation]
+) -> list[list[float | None]]:
+    """Return the effective number of the requests of each row, by use; `None` for summaries."""
+    places = [place for place, one in enumerate(found) if not isinstance(one, Entry)]
+    rows = [one.requests for one in found if not isinstance(one, Entry)]
     limits = [Limits(us={use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, share=use.share) for use in uses]
-    for own, of_use in zip(unseen_memories([*rows.values()], limits), result, strict=True):
-        of_use.ratio[[*rows]], of_use.freedom[[*rows]] = own.ratio, own.freedom
-    return result
+    sizes = lasting_sizes(rows, limits, [history.at(np.array(places, np.int64)) for history in histories])
+    by_place = [dict(zip(places, own.tolist(), strict=True)) for own in sizes]
+    return [[own.get(place) for place in range(len(found))] for own in by_place]
 
 
 def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use: Use, history: History) -> Integers:
@@ -164,9 +166,10 @@ def _assessed(
     one: TargetRequests,
     use: Use,
     quantile: Quantile | None,
-    histories: tuple[VarianceInflation, VarianceInflation],
+    history: VarianceInflation,
+    n_eff: float | None,
 ) -> LatencyBudget:
-    counts = _counts(one, use, *histories)
+    counts = _counts(one, use, history, n_eff)
     verdict = counts.meets(use.share)
     return LatencyBudget(
         use=use.name,

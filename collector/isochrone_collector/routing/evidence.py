@@ -21,7 +21,6 @@ from isochrone_collector.analysis.probe_records import FIRST_TOKEN, PUNCTUAL, VA
 from isochrone_collector.analysis.probes import Kind, Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import independent
 from isochrone_collector.routing.inputs import Evidence, Rules, has_limits, limits_of
 from isochrone_collector.routing.long_run import Week, shares_of
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
@@ -236,7 +235,7 @@ def _evidence(
     rtt_us = of.own.rtt_us[~np.isnan(of.own.rtt_us)]
     answered = of.own.round_at[of.own.kind == Kind.OK]
     just_failed = bool(local_runs) and min(local_runs) > 0 and _is_no_chance(of.succeeded, sum(local_runs))
-    in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0, unseen=independent(1))
+    in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=of.own.members[of.member],
         n=len(values),

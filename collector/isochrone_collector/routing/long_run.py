@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isochrone_collector.analysis.goodput import Limits, Requests, lasting_sizes, share_interval, unseen_memories
+from isochrone_collector.analysis.goodput import Limits, Requests, lasting_sizes
 from isochrone_collector.analysis.history import (
     NO_HISTORY,
     SHARES,
@@ -18,10 +18,10 @@ from isochrone_collector.analysis.history import (
     in_time,
     nearest_share,
 )
-from isochrone_collector.analysis.stats.arrays import Flags, Integers
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent
+from isochrone_collector.analysis.stats.arrays import Integers
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_collector.routing.inputs import LongRun, has_limits, limits_of
-from isochrone_wire.answers import Metric, Proportion
+from isochrone_wire.answers import Metric
 from isochrone_wire.model import Slo
 
 
@@ -61,22 +61,21 @@ def shares_of(requests: Sequence[Requests], slo: Slo, week: Week) -> list[LongRu
         asked["success"] = Limits(us={}, share=slo.min_success)
     if has_limits(slo):
         asked["goodput"] = Limits(us=limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0, share=slo.min_goodput)
-    columns = {
-        name: _shares(
-            [row.planned_flags(one.us, one.min_speed) for row in requests], _past(requests, one.us, week), unseen
-        )
-        for (name, one), unseen in zip(asked.items(), _unseen(requests, [*asked.values()], week), strict=True)
-    }
-    return [LongRun(**{name: own[row] for name, own in columns.items()}) for row in range(len(requests))]
-
-
-def _unseen(requests: Sequence[Requests], asked: Sequence[Limits], week: Week) -> list[VarianceInflation]:
-    found = [independent(len(requests)) for _ in asked]
+    pasts = [_past(requests, one.us, week) for one in asked.values()]
+    sizes = np.full((len(asked), len(requests)), np.nan)
     for region in {region for _, region in week.series} if asked else ():
-        places = [place for place, (_, one) in enumerate(week.series) if one == region]
-        for own, result in zip(unseen_memories([requests[place] for place in places], asked), found, strict=True):
-            result.ratio[places], result.freedom[places] = own.ratio, own.freedom
-    return found
+        places = np.array([place for place, (_, one) in enumerate(week.series) if one == region])
+        rows = [requests[place] for place in places.tolist()]
+        sizes[:, places] = lasting_sizes(rows, [*asked.values()], [past.at(places) for past in pasts])
+    return [
+        LongRun(
+            **{
+                name: row.judged(one.us, min_speed=one.min_speed, n_eff=n_eff).goodput
+                for (name, one), n_eff in zip(asked.items(), own, strict=True)
+            }
+        )
+        for row, own in zip(requests, sizes.T.tolist(), strict=True)
+    ]
 
 
 def _past(requests: Sequence[Requests], limits_us: Mapping[Metric, float], week: Week) -> VarianceInflation:
@@ -94,11 +93,3 @@ def _near(requests: Sequence[Requests], metric: Metric, limit_us: float, week: W
         return week.history.nearest(metric, week.series, limit_us)
     values = [row.values(metric) for row in requests]
     return np.array([nearest_share(own.up_to(limit_us) / max(own.n, 1)) for own in values], np.int64)
-
-
-def _shares(flags: Sequence[Flags], past: VarianceInflation, unseen: VarianceInflation) -> list[Proportion | None]:
-    sizes = lasting_sizes(flags, past, unseen).tolist()
-    return [
-        share_interval(int(np.count_nonzero(own)), len(own), n_eff=size) if len(own) else None
-        for own, size in zip(flags, sizes, strict=True)
-    ]

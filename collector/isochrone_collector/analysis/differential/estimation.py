@@ -4,9 +4,10 @@ With at least six shared rounds, the sides are compared round by round. With few
 samples are compared unpaired (`paired` is false): what both sides have in common is then not removed.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -19,6 +20,8 @@ from isochrone_collector.analysis.stats.memory import unseen_inflation
 from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, unpaired_shift
 
 _CELLS = 1 << 17
+# To start a thread takes as long as to estimate so many rounds.
+_FEW_ROUNDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +86,12 @@ def _paired(
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
     # All spend most of their time in numpy's sorting, which releases the GIL.
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        parts = beside.submit(_parts, pairs) if with_network else None
-        alike = beside.submit(_correlations, pairs.rows(baseline), pairs.rows(region))
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        begin = partial(_begin, pool if len(differences.values) > _FEW_ROUNDS else None)
+        parts = begin(_parts, pairs) if with_network else None
+        alike = begin(_correlations, pairs.rows(baseline), pairs.rows(region))
         shifts, counts = paired_shifts(differences, known=inflated, history=history), differences.counts
-        network, server = parts.result() if parts else np.full((2, len(pairs)), np.nan)
+        network, server = parts() if parts else np.full((2, len(pairs)), np.nan)
     last = np.maximum(differences.offsets[1:] - 1, 0)
     wins = np.concatenate([np.zeros(1), np.cumsum((np.sign(differences.values) + 1) / 2)])
     columns = {
@@ -99,7 +103,7 @@ def _paired(
         "prob_superiority": np.diff(wins[differences.offsets]) / np.maximum(counts, 1),
         "baseline_median": medians(pairs.rows(baseline)),
         "region_median": medians(pairs.rows(region)),
-        "correlation": alike.result(),
+        "correlation": alike(),
         "newest_at": panel.round_at[pairs.region][last] if len(pairs.pair) else last,
         "network_shift": network,
         "server_shift": server,
@@ -112,6 +116,11 @@ def _paired(
         Estimate(shift=shift, paired=True, **row) if shift else None
         for shift, row in zip(shifts.listed(), named, strict=True)
     ]
+
+
+def _begin(pool: Executor | None, compute: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:  # noqa: ANN401  # of any kind
+    """Begin to compute in a pool, and return what waits for the result; without a pool, that computes it."""
+    return partial(compute, *arguments) if pool is None else pool.submit(compute, *arguments).result
 
 
 def _parts(pairs: Pairs) -> tuple[Reals, Reals]:

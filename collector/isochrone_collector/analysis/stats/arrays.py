@@ -65,7 +65,8 @@ def mean_ranks(rows: Reals) -> Reals:
     """Return the ranks, from 1, of the numbers of each row (an m by n matrix); ties share the mean of their ranks."""
     if not rows.size:
         return np.zeros(rows.shape)
-    order = np.argsort(rows, axis=1, kind="stable")
+    # Not stable, which would take four times as long: ties share their ranks.
+    order = np.argsort(rows, axis=1)
     ordered = np.take_along_axis(rows, order, axis=1)
     begins = np.ones(rows.shape, dtype=np.bool_)
     begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]

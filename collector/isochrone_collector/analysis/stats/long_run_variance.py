@@ -65,7 +65,8 @@ def _times_of_ranks(centred: Reals) -> Reals:
     return np.asarray((1 + 2 * likeness) / np.maximum(1 - 2 * (lags - likeness) / n, _LEAST_DIVISOR))
 
 
-_CELLS = 1 << 17
+# Products with the cosines stay below the size from which OpenBLAS starts threads, which then wait busily.
+_CELLS = 1 << 15
 _UPPER = 0.975
 _Z = float(ndtri(_UPPER))
 _COSINES = 6

@@ -20,7 +20,7 @@ The cosines are those of ranks, as in `long_run_variance`.
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, mean_ranks
 from isochrone_collector.analysis.stats.long_run_variance import (
@@ -31,6 +31,9 @@ from isochrone_collector.analysis.stats.long_run_variance import (
 )
 
 _CELLS = 1 << 17
+# A product with all models stays below 2^18 multiplications: from there on OpenBLAS starts threads, which then wait
+# busily and double the processor time.
+_PRODUCT_CELLS = 1 << 13
 _COSINES = 12
 _ROUNDS = np.array([0.7, 1.4, 4.5, 10, 20, 33, 60, 120, 250, 600])
 _SHARES = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1])
@@ -40,9 +43,11 @@ _LONG, _LONG_OF_FEW, _SHORT = 0.05, 0.25, 0.2
 # Models of less weight change no quantile.
 _NEGLIGIBLE = 1e-5
 _TAIL, _FAR_TAIL = 0.025, 0.0005
-_FREEDOM = np.array([*np.linspace(1, 10, 37), 12, 15, 20, 30, 60, 200, 1e6])
-_FAR_RATIO = stdtrit(_FREEDOM, 1 - _FAR_TAIL) / stdtrit(_FREEDOM, 1 - _TAIL)
-_HALVINGS = 30
+_FREEDOM = np.array([*np.linspace(1, 10, 361), *np.geomspace(10, 1e6, 400)[1:]])
+_NEAR = stdtrit(_FREEDOM, 1 - _TAIL)
+_FAR_RATIO = stdtrit(_FREEDOM, 1 - _FAR_TAIL) / _NEAR
+_STEPS = 6
+_ROOT = np.sqrt(2 * np.pi)
 _ANGLES = 513
 
 
@@ -88,11 +93,12 @@ def _posterior(series: Ragged) -> tuple[Reals, Reals]:
     """Return the weight of each model, and the inflation of each row by each model."""
     log_weights = np.log(_prior(int(series.counts.max(initial=0))))
     per_row = np.ones((len(series), len(log_weights)))
-    for places, rows in series.portions(cells=_CELLS):
+    for places, rows in series.portions(cells=_PRODUCT_CELLS):
         if rows.shape[1] >= LEAST_ROUNDS:
             likelihoods, per_row[places] = _fitted(rows)
             log_weights = log_weights + likelihoods
-    return np.exp(log_weights - logsumexp(log_weights)), per_row
+    weights = np.exp(log_weights - log_weights.max())
+    return weights / weights.sum(), per_row
 
 
 @lru_cache(maxsize=512)
@@ -141,15 +147,17 @@ def spectra(n: int) -> Reals:
 def _as_student(weights: Reals, variances: Reals) -> VarianceInflation:
     """Return Student's t with the quantiles of mixtures of normal distributions, of models' variances by row."""
     near, far = (_quantile(weights, variances, tail) for tail in (_TAIL, _FAR_TAIL))
-    freedom = np.interp(-far / near, -_FAR_RATIO, _FREEDOM)
-    return VarianceInflation(ratio=(near / stdtrit(freedom, 1 - _TAIL)) ** 2, freedom=freedom)
+    freedom, student = (np.interp(-far / near, -_FAR_RATIO, one) for one in (_FREEDOM, _NEAR))
+    return VarianceInflation(ratio=(near / student) ** 2, freedom=freedom)
 
 
 def _quantile(weights: Reals, variances: Reals, tail: float) -> Reals:
+    """Return the upper quantiles by Newton's steps: from below, as tails are convex, and from that of one model on."""
     deviations = np.sqrt(variances)
-    low, high = np.zeros(len(variances)), 4 * deviations.max(axis=1, initial=1.0)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        is_below = ndtr(-middle[:, None] / deviations) @ weights > tail
-        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-    return np.asarray((low + high) / 2)
+    found = (deviations * -ndtri(tail / np.maximum(weights, 2 * tail))).max(axis=1)
+    densities = weights / (deviations * _ROOT)
+    for _ in range(_STEPS):
+        scores = found[:, None] / deviations
+        beyond = np.einsum("ij,j->i", ndtr(-scores), weights) - tail
+        found = found + beyond / np.einsum("ij,ij->i", np.exp(scores * scores / -2), densities)
+    return np.asarray(found)

@@ -133,7 +133,7 @@ def _listed(ordered: Reals, ranks: Integers) -> Reals:
     found = np.empty((len(ordered), len(ranks)))
     distinct = np.unique(ranks)
     for near in np.split(distinct, np.flatnonzero(np.diff(distinct) > 1) + 1):
-        columns = np.flatnonzero(np.isin(ranks, near))
+        columns = np.flatnonzero((near[0] <= ranks) & (ranks <= near[-1]))
         found[:, columns] = _banded(ordered, ranks[columns])
     return found
 
