@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from isochrone_client.errors import FileError
 from isochrone_common.files import sync_folder
+from isochrone_wire.text import printable
 
 STDOUT = Path("-")
 _NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))
@@ -50,10 +51,18 @@ def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
         raise FileError(f"cannot write {path}: {error.strerror or error}", hint="name another file") from error
 
 
+class _Terminal:
+    """Standard output that is a terminal: of texts in UTF-8 it gets no control characters but ends of lines."""
+
+    def write(self, content: bytes) -> int:
+        sys.stdout.buffer.write(printable(content.decode(errors="replace"), keep="\n").encode())
+        return len(content)
+
+
 @contextmanager
 def _stdout() -> Iterator[IO[bytes]]:
     try:
-        yield sys.stdout.buffer
+        yield cast(IO[bytes], _Terminal()) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise

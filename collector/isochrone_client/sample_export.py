@@ -63,9 +63,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any field's
 class _TextWriter:
     """Text with a line per sample, as `isochrone samples` prints it in the format `output`."""
 
-    def __init__(self, file: IO[bytes], window: Window, *, output: str) -> None:
+    def __init__(self, file: IO[bytes], window: Window, *, output: str, raw: bool = False) -> None:
         self._file = file
         self._window = window
+        self._options = RenderOptions(raw=raw)
         self._renderer = renderer(output)
         self._has_begun = False
 
@@ -73,7 +74,7 @@ class _TextWriter:
         page = sample_pages.page(rows, window=self._window, now_at=self._window.until_at)
         lines = self._renderer.more if self._has_begun else self._renderer.opening
         self._has_begun = True
-        self._file.write(lines(page, RenderOptions()).encode())
+        self._file.write(lines(page, self._options).encode())
 
     def close(self) -> None:
         if not self._has_begun:
@@ -83,7 +84,7 @@ class _TextWriter:
 class _ParquetWriter:
     """Parquet with timestamps in UTC, and units in the names of the columns."""
 
-    def __init__(self, file: IO[bytes], window: Window) -> None:
+    def __init__(self, file: IO[bytes], window: Window, *, raw: bool = False) -> None:  # noqa: ARG002  # always is
         # pyarrow is large and needed for Parquet only.
         try:
             self._arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -123,12 +124,13 @@ class _ParquetWriter:
         self._batches, self._rows = [], 0
 
 
-FORMATS: dict[str, Callable[[IO[bytes], Window], _TextWriter | _ParquetWriter]] = {
+Writer = _TextWriter | _ParquetWriter
+FORMATS: dict[str, Callable[..., Writer]] = {
     "parquet": _ParquetWriter,
     "csv": partial(_TextWriter, output="csv"),
     "jsonl": partial(_TextWriter, output="json"),
 }
-"""The writer of each format, for a file, which `close` leaves open, and a window. Raises `MissingExtraError`."""
+"""The writer of each format, for a file, which `close` leaves open, a window and `raw`. Raises `MissingExtraError`."""
 
 
 def _arrow_type(arrow: Any, column: Column) -> Any:  # noqa: ANN401  # pyarrow has no types

@@ -27,12 +27,13 @@ _CLEAR = "\x1b[H\x1b[2J"
 class Output:
     """The format of an answer, one of `render.OUTPUTS`, and its fields; all of them if none is named.
 
-    `wide` is that of `RenderOptions`.
+    `wide` and `raw` are those of `RenderOptions`; a terminal gets no `raw` text.
     """
 
     format: str = "table"
     fields: tuple[str, ...] = ()
     wide: bool | None = None
+    raw: bool = False
 
     @property
     def is_for_people(self) -> bool:
@@ -46,8 +47,10 @@ TABLE = Output()
 
 def render_options(output: Output = TABLE) -> RenderOptions:
     """The width of stdout, and its colours: none unless it is a terminal."""
-    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return RenderOptions(width=terminal_width(sys.stdout), colour=not plain, wide=output.wide)
+    is_terminal = sys.stdout.isatty()
+    colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    raw = output.raw and not is_terminal
+    return RenderOptions(width=terminal_width(sys.stdout), colour=colour, wide=output.wide, raw=raw)
 
 
 def write(page: Page[Row], output: Output = TABLE) -> None:

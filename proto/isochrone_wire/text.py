@@ -2,6 +2,7 @@
 the check of a URL, and sentences that several outputs state.
 """
 
+import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import parse_qsl, urlsplit
@@ -75,14 +76,26 @@ def first_of(names: Sequence[str], most: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of equal length as lines with left-aligned columns, two spaces between them."""
+    """Return rows of equal length as lines with left-aligned columns, two spaces between them, without control
+    characters.
+    """
+    rows = [[*map(printable, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def printable(text: str) -> str:
-    """The text with a space in place of every character that could move a cursor or change a colour."""
-    return "".join(mark if mark.isprintable() else " " for mark in text)
+def printable(text: str, *, keep: str = "") -> str:
+    """The text with a space in place of every character that could move a cursor, change a colour or the direction of
+    writing, except those to `keep`.
+    """
+    return "".join(mark if mark.isprintable() or mark in keep else " " for mark in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON of the same value, with the escape of each such character in place of it."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(mark if mark.isprintable() or mark == "\n" else json.dumps(mark)[1:-1] for mark in text)
 
 
 def escaped_markdown(text: str) -> str:

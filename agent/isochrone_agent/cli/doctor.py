@@ -1,7 +1,6 @@
 """`isochrone-agent doctor` and `check`: the health checks, and the next rounds and today's spend."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,11 +17,12 @@ from isochrone_agent.plan.policy import limit_violations
 from isochrone_agent.plan.schedule import ScheduledRound, next_rounds
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_agent.spool.inspection import read_spend
-from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, ok, warn, worst
 from isochrone_wire import __version__
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan, day_of
+from isochrone_wire.text import printable
 
 SCHEMA = "isochrone.doctor/1"
 CHECK_SCHEMA = "isochrone.check/2"
@@ -43,7 +43,7 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
     """
     results = asyncio.run(_run_checks(load_settings(settings_file, values)))
     if output == "json":
-        _print_json(SCHEMA, findings=[asdict(result) for result in results])
+        print_json({"schema": SCHEMA, "findings": [asdict(result) for result in results]})
     else:
         _print_results(results)
     if worst(results) is Verdict.FAIL:
@@ -73,20 +73,17 @@ def check_command(*, settings_file: Path | None, output: str, **values: Any) -> 
     ]
     rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
     if output == "json":
-        _print_json(
-            CHECK_SCHEMA,
-            findings=[asdict(result) for result in results],
-            rounds=[
-                {
-                    "round_at": rfc3339(due.round_at),
-                    "begins_at": rfc3339(due.begins_at),
-                    "target": due.target.name,
-                    "paused": due.target.paused,
-                }
-                for due in rounds
-            ],
-            spend=allowances,
-        )
+        planned = [
+            {
+                "round_at": rfc3339(due.round_at),
+                "begins_at": rfc3339(due.begins_at),
+                "target": due.target.name,
+                "paused": due.target.paused,
+            }
+            for due in rounds
+        ]
+        findings = [asdict(result) for result in results]
+        print_json({"schema": CHECK_SCHEMA, "findings": findings, "rounds": planned, "spend": allowances})
     else:
         _print_results(results)
         _print_rounds(rounds)
@@ -142,14 +139,10 @@ def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def _print_json(schema: str, **document: Any) -> None:  # noqa: ANN401  # any JSON
-    click.echo(json.dumps({"schema": schema, **document}, indent=2, ensure_ascii=False))
-
-
 def _print_results(results: Sequence[CheckResult]) -> None:
     for result in results:
         verdict = click.style(f"{result.verdict:4}", fg=_COLOUR_OF[result.verdict])
-        click.echo(f"{verdict}  {result.check:18}  {result.sentence}")
+        click.echo(f"{verdict}  {result.check:18}  {printable(result.sentence)}")
         if result.hint:
             click.echo(f"{'':4}  {'':18}  → {result.hint}")
 

@@ -1,6 +1,5 @@
 """`isochrone-agent policy`: shows what this agent does at most, whatever a plan contains."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from isochrone_agent.plan.budget import Account
 from isochrone_agent.plan.policy import TOTAL, Policy, load_policy
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_agent.spool.inspection import read_spend
-from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US, Spend, day_of
 from isochrone_wire.workloads import POLICY_PREFIX
@@ -49,7 +48,7 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
                 for account in _accounts(policy)
             ],
         }
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
         return
     for name, text in _lines(policy, settings, spent):
         click.echo(f"{name:12}  {text}".rstrip())

@@ -29,7 +29,7 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.recording import Recorder
 from isochrone_agent.probe.transport import tls_context
 from isochrone_agent.settings import dial_options
-from isochrone_common.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
+from isochrone_common.cli.command_line import Choice, Seconds, example, print_json, table_or_json, terminal_width
 from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.providers import CATALOGUE, Provider
 from isochrone_wire.durations import parse_us
@@ -384,7 +384,7 @@ def _print_result(
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
     document |= {"sweep": to_json_value(linear_fit)} if linear_fit else {}
     document |= {"limits": to_json_value(verdicts)} if verdicts else {}
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    print_json(document)
     for verdict in verdicts:
         if not verdict.kept:
             click.echo(f"isochrone-agent: {probe_report.verdict_sentence(verdict)}", err=True)

@@ -1,6 +1,5 @@
 """`isochrone-agent spool`: inspects and verifies the spool of an agent, and manages its quarantine."""
 
-import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +11,9 @@ from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
 from isochrone_agent.spool.inspection import inspect_spool, quarantined_samples, verify_spool
 from isochrone_agent.spool.spool import Spool
-from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
+from isochrone_wire.text import printable
 
 SCHEMA = "isochrone.spool/1"
 _EXAMPLES = (
@@ -43,7 +43,7 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
     """
     found = inspect_spool(_path(data_dir, vantage))
     if output == "json":
-        click.echo(json.dumps({"schema": SCHEMA, **to_json_value(found)}, indent=2, ensure_ascii=False))
+        print_json({"schema": SCHEMA, **to_json_value(found)})
         return
     stats = found.depth
     oldest = f", the oldest since {rfc3339(stats.oldest_at)}" if stats.oldest_at else ""
@@ -62,7 +62,7 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
         ("account", "holds" if found.holds else f"does not hold: {stats.account.missing} samples are missing"),
     ]
     for name, text in lines:
-        click.echo(f"{name:12}  {text}")
+        click.echo(f"{name:12}  {printable(text)}")
 
 
 @command.command("verify", epilog=example("isochrone-agent spool verify --vantage sg-1"))
@@ -77,9 +77,9 @@ def verify_command(*, data_dir: str | None, vantage: str | None, output: str) ->
     problems = verify_spool(path)
     if output == "json":
         document = {"schema": SCHEMA, "path": str(path), "ok": not problems, "problems": problems}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     elif problems:
-        click.echo("\n".join(problems))
+        click.echo("\n".join(map(printable, problems)))
     else:
         click.echo(f"{path}: everything is readable, and the account holds")
     if problems:
@@ -98,7 +98,7 @@ def quarantine_group() -> None:
 def export_command(*, data_dir: str | None, vantage: str | None) -> None:
     """Write every sample in quarantine as a line of JSON, with the reason."""
     for one, sample in quarantined_samples(_path(data_dir, vantage)):
-        click.echo(json.dumps(to_json_value(one) | {"sample": to_json_value(sample)}, ensure_ascii=False))
+        print_json(to_json_value(one) | {"sample": to_json_value(sample)}, indent=None)
 
 
 @quarantine_group.command("retry", epilog=example("isochrone-agent spool quarantine retry --vantage sg-1"))

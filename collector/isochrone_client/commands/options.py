@@ -92,6 +92,12 @@ _fields = click.option(
     help="Only these fields, in this order, by their names in json or csv; `--fields help` lists them.",
 )
 _wide = click.option("--wide", is_flag=True, help="Every column of a table, however long its lines are.")
+raw = click.option(
+    "--raw",
+    is_flag=True,
+    help="Texts in csv as they are. Otherwise one that a spreadsheet would compute begins with an apostrophe, and "
+    "control characters are spaces; always on a terminal.",
+)
 _exit_code = click.option(
     "--exit-code",
     is_flag=True,
@@ -219,10 +225,10 @@ def asking(function: Function) -> Function:
 def reading(function: Function) -> Function:
     """The options of every reading command: those of `asking`, and `output` (an `Output`)."""
 
-    def adapt(output: str, fields: tuple[str, ...], wide: bool) -> dict[str, Any]:
-        return {"output": Output(format=output, fields=fields, wide=wide)}
+    def adapt(output: str, fields: tuple[str, ...], wide: bool, raw: bool) -> dict[str, Any]:
+        return {"output": Output(format=output, fields=fields, wide=wide, raw=raw)}
 
-    return asking(_output(_fields(_wide(_adapted(function, adapt)))))
+    return asking(_output(_fields(_wide(raw(_adapted(function, adapt))))))
 
 
 def client(function: Function) -> Function:

@@ -11,7 +11,7 @@ from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples as pages
-from isochrone_client.sample_export import FORMATS
+from isochrone_client.sample_export import FORMATS, Writer
 from isochrone_client.streams import SampleStream, export_samples
 from isochrone_client.terminal import Output
 from isochrone_client.window import now_at
@@ -90,10 +90,11 @@ def samples(
 )
 @options.file(required=True, help="The file to write; - is standard output, for csv and jsonl.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@options.raw
 @options.selection
 @options.exporting
 @options.client
-def export(*, client: ReadClient, selection: Selection, output: str | None, path: Path, force: bool) -> None:
+def export(*, client: ReadClient, selection: Selection, output: str | None, path: Path, force: bool, raw: bool) -> None:
     """Write every sample of a window, with every field.
 
     The oldest round comes first; names and units are those of `isochrone samples --output json`.
@@ -107,21 +108,20 @@ def export(*, client: ReadClient, selection: Selection, output: str | None, path
     portions = export_samples(client, selection, report=terminal.remark)
     first = next(portions, ())
     pages.require_samples(first, window=selection.window)
-    rows = _write(chain([first], portions), selection.window, kind=chosen, path=path, force=force)
+    with open_output(path, force=force) as file:
+        rows = _write(chain([first], portions), FORMATS[chosen](file, selection.window, raw=raw))
     terminal.remark(f"{rows} samples exported" + ("" if path == STDOUT else f" to {path}"))
 
 
-def _write(portions: Iterator[tuple[StoredSample, ...]], window: Window, *, kind: str, path: Path, force: bool) -> int:
+def _write(portions: Iterator[tuple[StoredSample, ...]], writer: Writer) -> int:
     rows, reported_at = 0, now_at()
-    with open_output(path, force=force) as file:
-        writer = FORMATS[kind](file, window)
-        for portion in portions:
-            writer.write(portion)
-            rows += len(portion)
-            if now_at() - reported_at >= _PROGRESS_EVERY_US:
-                reported_at = now_at()
-                terminal.remark(f"{rows} samples, rounds up to {minute(portion[-1].sample.round_at)} UTC")
-        writer.close()
+    for portion in portions:
+        writer.write(portion)
+        rows += len(portion)
+        if now_at() - reported_at >= _PROGRESS_EVERY_US:
+            reported_at = now_at()
+            terminal.remark(f"{rows} samples, rounds up to {minute(portion[-1].sample.round_at)} UTC")
+    writer.close()
     return rows
 
 

@@ -1,9 +1,17 @@
-"""Pages as CSV: the rows of the JSON document, flattened. An empty cell means unknown."""
+"""Pages as CSV: the rows of the JSON document, flattened. An empty cell means unknown.
+
+A text that a spreadsheet would compute begins with an apostrophe, and control characters are spaces, unless the options
+are `raw`.
+"""
 
 import csv
 import io
 
 from isochrone_client.render.page import Page, RenderOptions, Row, field_text
+from isochrone_wire.text import printable
+
+# The last four are the wide forms of the first.
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def whole(page: Page[Row], options: RenderOptions) -> str:
@@ -14,9 +22,18 @@ def whole(page: Page[Row], options: RenderOptions) -> str:
 opening = whole
 
 
-def more(page: Page[Row], _options: RenderOptions) -> str:
+def more(page: Page[Row], options: RenderOptions) -> str:
     """One line per row."""
-    return _lines([[field_text(field.value(record)) for field in page.fields] for record in page.iter_records()])
+    cell = field_text if options.raw else _harmless
+    return _lines([[cell(field.value(record)) for field in page.fields] for record in page.iter_records()])
+
+
+def _harmless(value: object) -> str:
+    text = field_text(value)
+    if isinstance(value, int | float):
+        return text
+    mark = "'" if text.startswith(_COMPUTED) else ""
+    return mark + printable(text, keep="\n")
 
 
 def _lines(lines: list[list[str]]) -> str:

@@ -7,25 +7,29 @@ import json
 from typing import Any
 
 from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_wire.text import printable_json
 
 
 def whole(page: Page[Row], _options: RenderOptions) -> str:
     """The page as one JSON document."""
-    return json.dumps(document(page), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    return f"{_text(document(page), indent=2)}\n"
 
 
 def one_line(page: Page[Row]) -> str:
     """The page as one JSON document on one line."""
-    return json.dumps(document(page), ensure_ascii=False, allow_nan=False) + "\n"
+    return f"{_text(document(page))}\n"
 
 
 def more(page: Page[Row], _options: RenderOptions) -> str:
     """Each row as one line of JSON."""
-    lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in page.iter_records())
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{_text(record)}\n" for record in page.iter_records())
 
 
 opening = more
+
+
+def _text(value: object, indent: int | None = None) -> str:
+    return printable_json(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent))
 
 
 def document(page: Page[Row]) -> dict[str, Any]:

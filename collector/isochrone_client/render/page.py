@@ -232,12 +232,14 @@ def cell_texts(
 class RenderOptions:
     """The width of a table in columns of text, and whether to use colours.
 
-    `wide` shows every column at any width; it is `None` if the command has no such option.
+    `wide` shows every column at any width; it is `None` if the command has no such option. `raw` keeps the texts of CSV
+    as they are.
     """
 
     width: int = 100
     colour: bool = False
     wide: bool | None = None
+    raw: bool = False
 
 
 def field_text(value: object, *, unknown: str = "") -> str:

@@ -10,13 +10,12 @@ from isochrone_collector.cli.operator_client import (
     confirm,
     microseconds,
     operator_options,
-    print_json,
     yes_option,
 )
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_address
-from isochrone_common.cli.command_line import Choice, example, table_or_json
+from isochrone_common.cli.command_line import Choice, example, print_json, table_or_json
 from isochrone_wire.json_format import minute, rfc3339, to_json_value
 from isochrone_wire.operations import Access, AuditTrail, Invitation, Revoked, Role
 from isochrone_wire.text import aligned

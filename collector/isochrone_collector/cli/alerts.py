@@ -13,18 +13,18 @@ from typing import Any
 import click
 
 from isochrone_collector import webhook_signature
-from isochrone_collector.cli.operator_client import OperatorClient, microseconds, operator_options, print_json
+from isochrone_collector.cli.operator_client import OperatorClient, microseconds, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError, SettingsError, StartError
 from isochrone_collector.settings import alert_secret, parse_address
 from isochrone_collector.webhook_signature import Unverified
 from isochrone_common.address import Address
-from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_wire.insights import Alert
 from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Silence, SilenceList
-from isochrone_wire.text import aligned
+from isochrone_wire.text import aligned, printable_json
 
 SCHEMA = "isochrone.silences/1"
 Write = Callable[[str], None]
@@ -201,7 +201,7 @@ def _receive(listen: Address, secret: bytes, *, print_alert: Write, note: Write)
                 return
             if message not in seen:
                 seen.add(message)
-                print_alert(body.decode(errors="replace"))
+                print_alert(printable_json(body.decode(errors="replace")))
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
 

@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from isochrone_collector.cli import health_checks
-from isochrone_collector.cli.operator_client import OperatorClient, operator_options, print_json
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.disk_space import DiskSpace
 from isochrone_collector.errors import CollectorError
@@ -22,7 +22,7 @@ from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import embedded
 from isochrone_common.address import Address
-from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
 from isochrone_common.local_socket import data_dir_of
@@ -31,6 +31,7 @@ from isochrone_wire import __version__, codec
 from isochrone_wire.fleet import VantageList
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
+from isochrone_wire.text import printable
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"
@@ -66,7 +67,7 @@ def _table(results: Sequence[CheckResult]) -> str:
     lines: list[str] = []
     for finding in results:
         verdict = click.style(f"{finding.verdict:4}", fg=_COLOUR_OF[finding.verdict])
-        lines.append(f"{verdict}  {finding.check:12}  {finding.sentence}")
+        lines.append(f"{verdict}  {finding.check:12}  {printable(finding.sentence)}")
         lines += [f"{'':4}  {'':12}  → {finding.hint}"] if finding.hint else []
     return "\n".join(lines)
 

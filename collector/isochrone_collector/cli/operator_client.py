@@ -1,7 +1,6 @@
 """The shared parts of operators' commands: the client of a collector, options, and the question for confirmation."""
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -140,11 +139,6 @@ def microseconds(_context: click.Context, _parameter: click.Parameter, written: 
         return parse_us(written)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def print_json(document: object) -> None:
-    """Print JSON with its text as it is."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from isochrone_collector.cli.operator_client import OperatorClient, confirm, operator_options, print_json, yes_option
+from isochrone_collector.cli.operator_client import OperatorClient, confirm, operator_options, yes_option
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.plans.diff import GONE_ROUTE, NEW_ROUTE, PER_DAY
-from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_common.plan_signature import SignatureError, format_key, verify
 from isochrone_common.plan_signature import sign as sign_plan
 from isochrone_wire.json_format import rfc3339, to_json_value

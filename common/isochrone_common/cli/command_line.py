@@ -9,6 +9,7 @@ completion are quick. An error ends a command with `error: …` and `hint: …` 
 
 import gc
 import io
+import json
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar, cast
 import click
 
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.text import did_you_mean, printable, same_name
+from isochrone_wire.text import did_you_mean, printable, printable_json, same_name
 
 _HELP_WIDTH = 78
 _PIPED_WIDTH = 100
@@ -132,6 +133,11 @@ def print_error(sentence: str, hint: str = "", *, prefix: str = "error") -> None
     texts = (f"{prefix}: {first}", *more, *([f"hint: {hint}"] if hint else ()))
     for line in "\n".join(texts).split("\n"):
         click.echo(fit_terminal(line), err=True)
+
+
+def print_json(document: object, *, indent: int | None = 2) -> None:
+    """Print JSON with its text as it is, but for control characters."""
+    click.echo(printable_json(json.dumps(document, indent=indent, ensure_ascii=False)))
 
 
 def fit_terminal(line: str) -> str:

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import tty
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from isochrone_client.errors import FileError, MissingExtraError
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples
 from isochrone_client.sample_export import FORMATS, columns
+from isochrone_client.terminal import Output, render_options
 
 
 def test_columns_are_those_of_the_document() -> None:
@@ -57,6 +59,21 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         write_half(path)
     assert path.read_bytes() == b"one"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_terminal_gets_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, raw is not; a pipe gets the bytes as they are."""
+    content, shown = "a\x1b[2Jb\u202ec é\nd\n".encode(), "a [2Jb c é\nd\n"
+    for terminal, expected in ((True, shown.encode()), (False, content)):
+        reader, writer = os.openpty() if terminal else os.pipe()
+        if terminal:
+            tty.setraw(writer)
+        with os.fdopen(writer, "w", encoding="utf-8") as stdout, os.fdopen(reader, "rb", buffering=0) as seen:
+            monkeypatch.setattr(sys, "stdout", stdout)
+            with open_output(STDOUT, force=False) as file:
+                file.write(content)
+            assert render_options(Output(format="csv", raw=True)).raw is not terminal
+            assert seen.read(1_000) == expected
 
 
 def test_who_was_faster_is_not_overwritten(tmp_path: Path) -> None:

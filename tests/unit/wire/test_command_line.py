@@ -10,9 +10,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from isochrone_common.cli import command_line, join_command
 from isochrone_wire.errors import IsochroneError
+from isochrone_wire.text import aligned
 
 
 class UnreachableError(IsochroneError):
@@ -121,6 +124,16 @@ def test_completion_is_a_script(shell: str) -> None:
     done = CliRunner().invoke(group(), ["completion", shell])
     assert done.exit_code == 0
     assert f"_ISOCHRONE_X_COMPLETE={shell}_complete" in done.stdout
+
+
+@given(st.text())
+def test_what_a_terminal_gets_has_no_control_characters(text: str) -> None:
+    """JSON keeps its value, with escapes; a table has spaces."""
+    command = click.Command("c", callback=lambda: command_line.print_json({text: [text]}, indent=None))
+    printed = CliRunner().invoke(command, []).stdout
+    assert json.loads(printed) == {text: [text]}
+    assert printed.removesuffix("\n").isprintable()
+    assert aligned([(text, "b")]).isprintable()
 
 
 def test_exit_codes_stand_in_the_help() -> None:

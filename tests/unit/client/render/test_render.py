@@ -24,9 +24,11 @@ from isochrone_client.pages import differentials, fleet, leaderboard, samples
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.page import (
     Column,
+    Field,
     Page,
     RenderOptions,
     field_places,
+    field_text,
     row_record,
     select_fields,
     wire_fields,
@@ -114,12 +116,46 @@ def test_no_line_is_longer_than_the_screen(page: Page[Any], width: int) -> None:
         assert all(cell_len(line) <= min(max(width, 60), 200) for line in text.splitlines())
 
 
+@pytest.mark.parametrize("output", OUTPUTS)
 @thoroughly
 @given(PAGES)
-def test_a_piped_table_is_plain_text(page: Page[Any]) -> None:
-    """Without colours there is no control character, whatever the names contain."""
-    text = renderer("table").whole(page, PLAIN)
+def test_no_format_has_control_characters(output: str, page: Page[Any]) -> None:
+    """Whatever the names contain, nothing moves a cursor, changes a colour or turns the direction of writing."""
+    text = renderer(output).whole(page, PLAIN) + renderer(output).more(page, PLAIN)
     assert all(mark.isprintable() or mark == "\n" for mark in text)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1", "'+1"),
+        ("-x", "'-x"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "' =1"),
+        ("\r=1", "' =1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a=1", "a=1"),
+        ("\x1b[2J\x9b\u202eabc", " [2J  abc"),
+        (["=1", "b"], "'=1;b"),
+        (-1.5, "-1.5"),
+        (-3, "-3"),
+    ],
+)
+def test_a_spreadsheet_computes_no_text(value: object, cell: str) -> None:
+    """A text that it would compute begins with an apostrophe; numbers, and all of it if raw, stay as they are."""
+    page = Page(
+        schema="isochrone.trees/1",
+        title="",
+        fields=(Field(header="name", path=("name",)),),
+        columns=(),
+        rows=({"name": value},),
+        record=lambda row: row,
+    )
+    more = renderer("csv").more
+    assert list(csv.reader(io.StringIO(more(page, PLAIN), newline=""))) == [[cell]]
+    raw = next(csv.reader(io.StringIO(more(page, RenderOptions(raw=True)), newline="")))
+    assert raw == [field_text(value).replace("\r", "\n")]
 
 
 @thoroughly
