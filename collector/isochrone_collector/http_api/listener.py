@@ -1,25 +1,17 @@
 """HTTP listener in the collector's own event loop: uvicorn without its signals, logs and loop, and with limits.
 
-1. A connection is counted when it is accepted, in total and per address, before TLS. asyncio's own server makes the
-   buffers of TLS for every connection at once, even if no byte ever arrives; here a connection is only a socket until
-   its first byte, which has to arrive in time, as has the TLS handshake.
-2. A flood of connections does not keep the event loop: in each of its turns, a few are accepted, begun, or closed.
-3. The idle time and the size of a request head are limited: uvicorn's own protocol waits forever for the first request,
-   and flushes before closing even if the peer does not read.
-4. A peer that does not read has `SEND_TIMEOUT_US` to empty the buffer, whatever is sent, and whoever waits for it.
+Its connections are accepted by `isochrone_collector.acceptor`. Idle time and the size of a request head are limited:
+uvicorn's own protocol waits forever for the first request, and flushes before closing even if the peer does not read.
+A peer that does not read has `SEND_TIMEOUT_US` to empty the buffer, whatever is sent, and whoever waits for it.
 """
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import ssl
-from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +21,11 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from isochrone_collector.auth.limits import REFUSALS, network_of
+from isochrone_collector.acceptor import Acceptor, bound
 from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.process_tuning import max_connections
 from isochrone_common.address import UNIX, Address
-from isochrone_common.files import private_files
 from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()
@@ -46,21 +37,9 @@ MAX_HEAD_BYTES = 16 * 1024
 SEND_BUFFER_BYTES = 64 * 1024
 IDLE_US = 15 * SECOND_US
 SEND_TIMEOUT_US = 20 * SECOND_US
-FIRST_BYTE_S = 10.0
-HANDSHAKE_S = 5.0
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-# A flood that overflows the queue delays other connections by seconds, until their packets are repeated. The kernel's
-# own limit, usually as high, is the smaller of the two.
-_BACKLOG = 4_096
 _GRACE_S = 3
 _STARTED_WITHIN_S = 5.0
-# Per turn of the event loop. Accepting or closing takes 50 us; TLS of a new connection takes a millisecond.
-_AT_ONCE = 16
-_BEGUN_AT_ONCE = 2
-_NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_PAUSE_S = 1.0
-# The first byte of a TLS connection, with which no request of HTTP begins.
-_TLS_HANDSHAKE = b"\x16"
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
@@ -81,7 +60,7 @@ async def serving(
     sources: Sources,
     listen: Address | None,
     *,
-    tls: ssl.SSLContext | None,
+    tls: Callable[[], ssl.SSLContext] | None,
     allows_plain_text: bool,
     hosts: Collection[str] = (),
     public_page: bool = False,
@@ -123,10 +102,10 @@ async def serving_socket(sources: Sources, address: Address) -> AsyncIterator[No
 
 @asynccontextmanager
 async def listening(
-    app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None, allows_plain_text: bool = False
+    app: ASGIApp, listen: Address, *, tls: Callable[[], ssl.SSLContext] | None, allows_plain_text: bool = False
 ) -> AsyncIterator[Address]:
     """Serve `app` within the block; yields the address with its real port. Raises `OSError`. End streams first."""
-    listener = _bound(listen)
+    listener = bound(listen, send_buffer_bytes=SEND_BUFFER_BYTES)
     address = listen if listen.is_socket else Address(listen.host, listener.getsockname()[1])
     server = _Server(_config(app), tls, allows_plain_text=allows_plain_text)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -161,34 +140,6 @@ def _config(app: ASGIApp) -> Config:
         timeout_keep_alive=IDLE_US // SECOND_US,
         timeout_graceful_shutdown=_GRACE_S,
     )
-
-
-def _bound(listen: Address) -> socket.socket:
-    """Return the socket at an address; one at a path replaces a socket that nothing listens on."""
-    place: Any
-    if listen.is_socket:
-        path = Path(listen.host.removeprefix(UNIX))
-        path.unlink(missing_ok=True)
-        listener, place = socket.socket(socket.AF_UNIX), str(path)
-    else:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    try:
-        if not listen.is_socket:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Inherited by every connection: the kernel's buffer for a reader that does not read.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        with private_files():
-            listener.bind(place)
-        # Listen at once: until then another program could take the port.
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
 
 
 class Connection(H11Protocol):
@@ -261,180 +212,26 @@ class Connection(H11Protocol):
             self.transport.abort()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Silent:
-    """An accepted connection before its first byte, and the loop's time at which it is closed."""
-
-    socket: socket.socket
-    address: str
-    until: float
-
-
-class Acceptor:
-    """Serves the connections of a listening socket: at most `most` at once, a quarter of them of one address. Others
-    are closed, without TLS after a 503. With `allows_plain_text` the first byte of a connection decides whether
-    it has TLS. It has the methods of an asyncio server that uvicorn calls.
-    """
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        create_connection: Callable[[], Connection],
-        *,
-        tls: ssl.SSLContext | None,
-        allows_plain_text: bool,
-        most: int,
-    ) -> None:
-        self.most = most
-        self._listener = listener
-        self._create_connection = create_connection
-        self._tls = tls
-        self._allows_plain_text = allows_plain_text or tls is None
-        self._loop = asyncio.get_running_loop()
-        # Of each address, and in total.
-        self._open: Counter[str] = Counter()
-        self._count = 0
-        # By file descriptor, in the order in which they were accepted.
-        self._silent: dict[int, _Silent] = {}
-        self._ready: deque[_Silent] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.Handle | None = None
-        self._pause: asyncio.TimerHandle | None = None
-        self._resume()
-
-    def close(self) -> None:
-        """Accept no more connections, and end those that are not established yet."""
-        if self._pause is not None:
-            self._pause.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._loop.remove_reader(self._listener)
-        for silent in [*self._silent.values()]:
-            self._close_silent(silent)
-        while self._ready:
-            self._drop(self._ready.popleft())
-        for task in self._tasks:
-            # Not at once: a task that is cancelled before its first step leaves its socket open.
-            self._loop.call_soon(task.cancel)
-
-    async def wait_closed(self) -> None:
-        """Wait until no connection is being established."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _resume(self) -> None:
-        self._pause = None
-        self._loop.add_reader(self._listener, self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                accepted, peer = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _NO_RESOURCES:
-                    raise
-                REFUSALS.write(listener="http", reason=str(error))
-                self._loop.remove_reader(self._listener)
-                self._pause = self._loop.call_later(_PAUSE_S, self._resume)
-                return
-            accepted.setblocking(False)
-            self._admit(accepted, network_of(peer[0]) if peer else UNIX)
-
-    def _admit(self, accepted: socket.socket, address: str) -> None:
-        if self._count >= self.most or self._open[address] >= max(1, self.most // 4):
-            REFUSALS.write(listener="http", reason="too many connections", client=address)
-            if self._allows_plain_text:
-                with suppress(OSError):
-                    accepted.send(FULL)
-            accepted.close()
-            return
-        self._count += 1
-        self._open[address] += 1
-        silent = _Silent(socket=accepted, address=address, until=self._loop.time() + FIRST_BYTE_S)
-        self._silent[accepted.fileno()] = silent
-        self._loop.add_reader(accepted, self._hear, silent)
-        if self._timer is None:
-            self._timer = self._loop.call_at(silent.until, self._close_overdue)
-
-    def _close_overdue(self) -> None:
-        """Close connections that stayed silent for too long, and come back for the others."""
-        self._timer = None
-        for _ in range(_AT_ONCE):
-            oldest = next(iter(self._silent.values()), None)
-            if oldest is None:
-                return
-            if oldest.until > self._loop.time():
-                self._timer = self._loop.call_at(oldest.until, self._close_overdue)
-                return
-            self._close_silent(oldest)
-        self._timer = self._loop.call_soon(self._close_overdue)
-
-    def _close_silent(self, silent: _Silent) -> None:
-        self._forget_silent(silent)
-        self._drop(silent)
-
-    def _forget_silent(self, silent: _Silent) -> None:
-        self._loop.remove_reader(silent.socket)
-        del self._silent[silent.socket.fileno()]
-
-    def _drop(self, silent: _Silent) -> None:
-        silent.socket.close()
-        self._release(silent.address)
-
-    def _release(self, address: str) -> None:
-        self._count -= 1
-        self._open[address] -= 1
-        if not self._open[address]:
-            del self._open[address]
-
-    def _hear(self, silent: _Silent) -> None:
-        """Queue a connection that has something to read."""
-        self._forget_silent(silent)
-        self._ready.append(silent)
-        if len(self._ready) == 1:
-            self._loop.call_soon(self._begin)
-
-    def _begin(self) -> None:
-        """Begin connections in the order of their first bytes."""
-        for _ in range(min(_BEGUN_AT_ONCE, len(self._ready))):
-            ready = self._ready.popleft()
-            task = self._loop.create_task(self._serve(ready.socket))
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._end, ready.address))
-        if self._ready:
-            self._loop.call_soon(self._begin)
-
-    def _end(self, address: str, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._release(address)
-
-    async def _serve(self, accepted: socket.socket) -> None:
-        """Return when the connection is closed."""
-        connection = self._create_connection()
-        # asyncio closes a connection without a handshake.
-        with suppress(OSError):
-            is_plain = self._allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE
-            tls = None if is_plain else self._tls
-            await self._loop.connect_accepted_socket(
-                lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S if tls else None
-            )
-            await connection.closed
-
-
 class _Server(Server):
     """A uvicorn server with its own acceptor, which leaves signals to the collector."""
 
-    def __init__(self, config: Config, tls: ssl.SSLContext | None, *, allows_plain_text: bool) -> None:
+    def __init__(self, config: Config, tls: Callable[[], ssl.SSLContext] | None, *, allows_plain_text: bool) -> None:
         super().__init__(config)
         self._tls = tls
         self._allows_plain_text = allows_plain_text
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
-        create, most = partial(Connection, self.config, self.server_state, {}), max_connections(MAX_CONNECTIONS)
         acceptors = [
-            Acceptor(listener, create, tls=self._tls, allows_plain_text=self._allows_plain_text, most=most)
+            Acceptor(
+                listener,
+                lambda _: Connection(self.config, self.server_state, {}),
+                name="http",
+                tls=self._tls,
+                allows_plain_text=self._allows_plain_text,
+                most=max_connections(MAX_CONNECTIONS),
+                full=FULL,
+            )
             for listener in sockets or ()
         ]
         self.servers = acceptors  # type: ignore[assignment]  # they have the methods that are called

@@ -72,7 +72,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             serving(
                 sources,
                 settings.http,
-                tls=certificates.context() if certificates else None,
+                tls=certificates.context if certificates else None,
                 allows_plain_text=not settings.https,
                 hosts=settings.http_hosts,
                 public_page=settings.public_page,

@@ -15,8 +15,10 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from isochrone_agent.probe.socket_observer import read_tcp_info
+from isochrone_collector import acceptor
+from isochrone_collector.acceptor import Acceptor
 from isochrone_collector.http_api import listener
-from isochrone_collector.http_api.listener import Acceptor, listening
+from isochrone_collector.http_api.listener import listening
 from isochrone_collector.server import certificates
 from isochrone_common.address import Address
 
@@ -86,9 +88,9 @@ async def test_a_connection_without_a_handshake_ends(
 ) -> None:
     """Neither silence nor a trickle before TLS holds a connection; one is closed without a word if it is too many."""
     monkeypatch.setattr(listener, "max_connections", lambda _: 4)
-    monkeypatch.setattr(listener, "FIRST_BYTE_S", 0.3)
-    monkeypatch.setattr(listener, "HANDSHAKE_S", 0.3)
-    async with listening(app, ANY_PORT, tls=tls) as at:
+    monkeypatch.setattr(acceptor, "FIRST_BYTE_S", 0.3)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.3)
+    async with listening(app, ANY_PORT, tls=lambda: tls) as at:
         reader, writer = await asyncio.open_connection(at.host, at.port)
         writer.write(sent)
         assert await answer(at) == b""
@@ -131,11 +133,15 @@ async def test_a_flood_does_not_keep_the_event_loop(tls: ssl.SSLContext, monkeyp
             await asyncio.sleep(0)
             turn += 1
 
-    monkeypatch.setattr(listener, "FIRST_BYTE_S", 0.3)
+    monkeypatch.setattr(acceptor, "FIRST_BYTE_S", 0.3)
     for name in ("_admit", "_drop", "_serve"):
         monkeypatch.setattr(Acceptor, name, counted(name, getattr(Acceptor, name)))
     counting = asyncio.create_task(count_turns())
-    async with listening(app, ANY_PORT, tls=tls) as at, connections(at, 100) as silent, connections(at, 50) as heard:
+    async with (
+        listening(app, ANY_PORT, tls=lambda: tls) as at,
+        connections(at, 100) as silent,
+        connections(at, 50) as heard,
+    ):
         for connection in heard:
             connection.send(b"\x16")
         async with asyncio.timeout(TIMEOUT_S):
@@ -154,7 +160,7 @@ async def test_a_flood_does_not_keep_the_event_loop(tls: ssl.SSLContext, monkeyp
 
 async def test_without_open_files_it_accepts_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """When no file can be opened, the listener pauses, and then serves the connections that waited."""
-    monkeypatch.setattr(listener, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(acceptor, "_PAUSE_S", 0.05)
     failures = [OSError(errno.EMFILE, "Too many open files")] * 2
     usual = socket.socket.accept
 

@@ -1,0 +1,240 @@
+"""Connections of a listening socket, counted and timed before anything is read; for HTTP and for gRPC.
+
+1. A connection is counted when it is accepted, in total and per address, before TLS. asyncio's own server makes the
+   buffers of TLS for every connection at once, even if no byte ever arrives; here a connection is only a socket until
+   its first byte, which has to arrive in time, as has the TLS handshake.
+2. A flood of connections does not keep the event loop: in each of its turns, a few are accepted, begun, or closed.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from isochrone_collector.auth.limits import REFUSALS, network_of
+from isochrone_common.address import UNIX, Address
+from isochrone_common.files import private_files
+
+FIRST_BYTE_S = 10.0
+HANDSHAKE_S = 5.0
+# A flood that overflows the queue delays other connections by seconds, until their packets are repeated. The kernel's
+# own limit, usually as high, is the smaller of the two.
+_BACKLOG = 4_096
+# Per turn of the event loop. Accepting or closing takes 50 us; TLS of a new connection takes a millisecond.
+_AT_ONCE = 16
+_BEGUN_AT_ONCE = 2
+_NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE_S = 1.0
+# The first byte of a TLS connection, with which no request of HTTP begins.
+_TLS_HANDSHAKE = b"\x16"
+
+
+def bound(listen: Address, *, send_buffer_bytes: int = 0) -> socket.socket:
+    """Return the socket at an address; one at a path replaces a socket that nothing listens on."""
+    place: Any
+    if listen.is_socket:
+        path = Path(listen.host.removeprefix(UNIX))
+        path.unlink(missing_ok=True)
+        listener, place = socket.socket(socket.AF_UNIX), str(path)
+    else:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        if family == socket.AF_INET6:
+            # "::" stands for both families.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    try:
+        if not listen.is_socket:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if send_buffer_bytes:
+                # Inherited by every connection: the kernel's buffer for a reader that does not read.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        with private_files():
+            listener.bind(place)
+        # Listen at once: until then another program could take the port.
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Silent:
+    """An accepted connection before its first byte, its place in the counts, and when it is closed (loop's time)."""
+
+    socket: socket.socket
+    place: ExitStack
+    until: float
+
+
+class Acceptor:
+    """Serves the connections of a listening socket: at most `most` at once, a quarter of them of one address. Others
+    are closed, without TLS after the answer `full`. With `allows_plain_text` the first byte of a connection decides
+    whether it has TLS. It has the methods of an asyncio server that uvicorn calls.
+
+    `create_connection` returns the protocol of a connection, with a future `closed`. Its argument is a function after
+    whose call the connection no longer counts among those of its address.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        create_connection: Callable[[Callable[[], None]], Any],
+        *,
+        name: str,
+        tls: Callable[[], ssl.SSLContext] | None,
+        allows_plain_text: bool = False,
+        most: int,
+        full: bytes = b"",
+    ) -> None:
+        self.most = most
+        self._listener = listener
+        self._name = name
+        self._full = full
+        self._create_connection = create_connection
+        self._tls = tls
+        self._allows_plain_text = allows_plain_text or tls is None
+        self._loop = asyncio.get_running_loop()
+        # Of each address, and in total.
+        self._open: Counter[str] = Counter()
+        self._count = 0
+        # By file descriptor, in the order in which they were accepted.
+        self._silent: dict[int, _Silent] = {}
+        self._ready: deque[_Silent] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.Handle | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more connections, and end those that are not established yet."""
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.remove_reader(self._listener)
+        for silent in [*self._silent.values()]:
+            self._close_silent(silent)
+        while self._ready:
+            self._drop(self._ready.popleft())
+        for task in self._tasks:
+            # Not at once: a task that is cancelled before its first step leaves its socket open.
+            self._loop.call_soon(task.cancel)
+
+    async def wait_closed(self) -> None:
+        """Wait until no connection is being established."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, peer = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_RESOURCES:
+                    raise
+                REFUSALS.write(listener=self._name, reason=str(error))
+                self._loop.remove_reader(self._listener)
+                self._pause = self._loop.call_later(_PAUSE_S, self._resume)
+                return
+            accepted.setblocking(False)
+            self._admit(accepted, network_of(peer[0]) if peer else UNIX)
+
+    def _admit(self, accepted: socket.socket, address: str) -> None:
+        if self._count >= self.most or self._open[address] >= max(1, self.most // 4):
+            REFUSALS.write(listener=self._name, reason="too many connections", client=address)
+            if self._allows_plain_text:
+                with suppress(OSError):
+                    accepted.send(self._full)
+            accepted.close()
+            return
+        self._count += 1
+        self._open[address] += 1
+        place = ExitStack()
+        place.callback(self._release, address)
+        silent = _Silent(socket=accepted, place=place, until=self._loop.time() + FIRST_BYTE_S)
+        self._silent[accepted.fileno()] = silent
+        self._loop.add_reader(accepted, self._hear, silent)
+        if self._timer is None:
+            self._timer = self._loop.call_at(silent.until, self._close_overdue)
+
+    def _close_overdue(self) -> None:
+        """Close connections that stayed silent for too long, and come back for the others."""
+        self._timer = None
+        for _ in range(_AT_ONCE):
+            oldest = next(iter(self._silent.values()), None)
+            if oldest is None:
+                return
+            if oldest.until > self._loop.time():
+                self._timer = self._loop.call_at(oldest.until, self._close_overdue)
+                return
+            self._close_silent(oldest)
+        self._timer = self._loop.call_soon(self._close_overdue)
+
+    def _close_silent(self, silent: _Silent) -> None:
+        self._forget_silent(silent)
+        self._drop(silent)
+
+    def _forget_silent(self, silent: _Silent) -> None:
+        self._loop.remove_reader(silent.socket)
+        del self._silent[silent.socket.fileno()]
+
+    def _drop(self, silent: _Silent) -> None:
+        silent.socket.close()
+        self._end(silent.place)
+
+    def _end(self, place: ExitStack) -> None:
+        self._count -= 1
+        place.close()
+
+    def _release(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+    def _hear(self, silent: _Silent) -> None:
+        """Queue a connection that has something to read."""
+        self._forget_silent(silent)
+        self._ready.append(silent)
+        if len(self._ready) == 1:
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin connections in the order of their first bytes."""
+        for _ in range(min(_BEGUN_AT_ONCE, len(self._ready))):
+            ready = self._ready.popleft()
+            task = self._loop.create_task(self._serve(ready))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._served, ready.place))
+        if self._ready:
+            self._loop.call_soon(self._begin)
+
+    def _served(self, place: ExitStack, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._end(place)
+
+    async def _serve(self, ready: _Silent) -> None:
+        """Return when the connection is closed."""
+        accepted, connection = ready.socket, self._create_connection(ready.place.close)
+        # asyncio closes a connection without a handshake.
+        with suppress(OSError):
+            is_plain = self._allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE
+            tls = self._tls() if self._tls and not is_plain else None
+            limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": HANDSHAKE_S} if tls else {}
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **limits)
+            await connection.closed
