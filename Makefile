@@ -105,7 +105,7 @@ bench-hedge: $(DEV_STAMP) ## hedged and unhedged requests under stalls; Envoy, L
 bench-alerts: $(DEV_STAMP) ## alerts on 20 injected faults and in 24 simulated quiet hours (ARGS="--hours 1 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m bench.alerts $(ARGS)
 
-bench-attack: $(DEV_STAMP) ## attacks on a collector while agents push, five minutes (ARGS="--quick")
+bench-attack: $(DEV_STAMP) ## attacks on a collector while agents push, seven minutes (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.attack $(ARGS)
 
 bench-schedule: $(DEV_STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")

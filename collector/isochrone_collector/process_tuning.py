@@ -26,8 +26,8 @@ _TLS_BUFFER_BYTES = 16 << 10
 # File descriptors for the rest of the collector: databases, processes, files.
 _OTHER_FILES = 256
 _MIN_CONNECTIONS = 64
-# gRPC and HTTP.
-_LISTENERS = 2
+# Of a connection of HTTP, and of one of gRPC, which has one behind its front with two ends.
+_FILES_EACH = 1 + 3
 
 
 def raise_file_limit() -> None:
@@ -42,7 +42,7 @@ def max_connections(most: int) -> int:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return most
-    return max(_MIN_CONNECTIONS, min(most, (allowed - _OTHER_FILES) // _LISTENERS))
+    return max(_MIN_CONNECTIONS, min(most, (allowed - _OTHER_FILES) // _FILES_EACH))
 
 
 def tune_process() -> None:

@@ -50,6 +50,9 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     # Before authentication a stream may hold one window. Probing the bandwidth would let windows grow to megabytes.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.max_concurrent_streams", 100),
+    # The front of the collector (`grpc_api.front`) checks what is announced here.
+    ("grpc.http2.max_frame_size", 16 << 10),
+    ("grpc.absolute_max_metadata_size", 8 << 10),
     # For TCP, TLS and the first settings of HTTP/2; by default two minutes.
     ("grpc.server_handshake_timeout_ms", 10_000),
     # Without a call; agents send a heartbeat more often.

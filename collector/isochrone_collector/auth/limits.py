@@ -213,9 +213,14 @@ class StreamCounts:
 
 
 def host_of(peer: str) -> str:
-    """Return the address of a gRPC peer such as `ipv4:192.0.2.1:4711`, without its port; `unix` for a socket."""
+    """Return the address of a gRPC peer such as `ipv4:192.0.2.1:4711`, without its port; of a socket what its name has
+    after an `@`, which is the client's address behind a front, or `unix`.
+    """
     family, _, rest = unquote(peer).partition(":")
-    return rest.rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else family
+    if family in ("ipv4", "ipv6"):
+        return rest.rpartition(":")[0].strip("[]")
+    _, is_fronted, client = rest.rpartition("@")
+    return client if is_fronted else family
 
 
 def address_key(peer: str) -> str:

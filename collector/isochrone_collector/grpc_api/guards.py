@@ -177,7 +177,8 @@ class Caller:
 class CallGuard:
     """The limits of one server, and the handlers that enforce them. A call that waits reads nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_admitted: Callable[[str], None] = lambda _peer: None) -> None:
+        self._on_admitted = on_admitted
         self._pushes = CallSlots(total=128, each=8, waiting=1_000)
         self._questions = CallSlots(total=64, each=8)
         self._open = CallSlots(total=8, each=4)
@@ -206,6 +207,8 @@ class CallGuard:
                 refusal = ResourceExhausted("too many joins from this address; try again in a moment")
                 await self._decline(context, refusal)
                 return None
+            if not caller.is_open:
+                self._on_admitted(context.peer())
             try:
                 with audit.acting(caller.actor(context)):
                     return await self._refused_on_error(caller, context, behaviour(handler, caller, context))
@@ -352,11 +355,19 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Authenticates calls of our services before their request is read; `on_refused` gets method and status."""
+    """Authenticates calls of our services before their request is read; `on_refused` gets method and status, and
+    `on_admitted` the gRPC peer of a call with a credential.
+    """
 
-    def __init__(self, authenticator: Authenticator, *, on_refused: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        *,
+        on_refused: Callable[[str, str], None],
+        on_admitted: Callable[[str], None] = lambda _peer: None,
+    ) -> None:
         self._authenticator = authenticator
-        self._guard = CallGuard()
+        self._guard = CallGuard(on_admitted=on_admitted)
         self._on_refused = on_refused
 
     async def intercept_service(

@@ -24,7 +24,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from socket import gethostname
 
-import grpc
 import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -143,31 +142,26 @@ class Certificates:
         self._stamps_seen = self._file_stamps()
         self.current = _load(self._files)
         self.coming = self._load_next()
-        self._handed_out = self.current
-        self._context: ssl.SSLContext | None = None
+        self._contexts: dict[str, ssl.SSLContext] = {}
 
     def announced(self) -> Sequence[KeyPair]:
         """Return the pair that is presented now, and the coming one."""
         return [self.current, self.coming] if self.coming else [self.current]
 
-    def credentials(self) -> grpc.ServerCredentials:
-        """Return the credentials of a gRPC server; `refresh` keeps them up to date."""
-        return grpc.dynamic_ssl_server_credentials(
-            _configuration(self.current),
-            self._fetch,  # type: ignore[arg-type]  # gRPC takes None for "as before", and its stubs don't know
-            require_client_authentication=self._files.client_ca is not None,
-        )
+    def context(self, protocol: str = "http/1.1") -> ssl.SSLContext:
+        """Return the context for a new connection of this protocol, with the certificate in use."""
+        if protocol not in self._contexts:
+            self._contexts[protocol] = self._new_context(protocol)
+        return self._contexts[protocol]
 
-    def context(self) -> ssl.SSLContext:
-        """Return the context of any other TLS server; `refresh` keeps it up to date, too."""
-        if self._context is None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            if self.current.client_ca is not None:
-                context.load_verify_locations(cadata=self.current.client_ca.decode())
-                context.verify_mode = ssl.CERT_REQUIRED
-            self._load_into(context)
-            self._context = context
-        return self._context
+    def _new_context(self, protocol: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols([protocol])
+        if self.current.client_ca is not None:
+            context.load_verify_locations(cadata=self.current.client_ca.decode())
+            context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(self._files.certificate, self._files.key)
+        return context
 
     def refresh(self) -> None:
         """Reload the files if they have changed."""
@@ -180,8 +174,7 @@ class Certificates:
             try:
                 self.current = _load(self._files)
                 self.coming = self._load_next()
-                if self._context is not None:
-                    self._load_into(self._context)
+                self._contexts = {protocol: self._new_context(protocol) for protocol in self._contexts}
             except (StartError, ssl.SSLError) as error:
                 # Perhaps only half of a new pair is written; the other half changes the files again.
                 _log.warning("certificate.unusable", reason=str(error))
@@ -202,28 +195,10 @@ class Certificates:
             _log.info("certificate.announced", fingerprint=format_fingerprint(coming.fingerprint))
         return coming
 
-    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the configuration for a handshake, or `None` for "as before". `None` is required: given a
-        configuration at each of a thousand concurrent handshakes, C-core replaces one that is in use, and aborts.
-
-        gRPC calls it for every connection that it accepts, in the threads that serve the calls, so it reads no files.
-        """
-        if self.current is self._handed_out:
-            return None
-        self._handed_out = self.current
-        return _configuration(self.current)
-
-    def _load_into(self, context: ssl.SSLContext) -> None:
-        context.load_cert_chain(self._files.certificate, self._files.key)
-
     def _file_stamps(self) -> list[tuple[int, int] | None]:
         coming = self._next.certificate, self._next.key
         files = self._files.certificate, self._files.key, self._files.client_ca, *coming
         return [_stamp(path) for path in files if path]
-
-
-def _configuration(pair: KeyPair) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], root_certificates=pair.client_ca)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ The Unix socket has its own server, because an interceptor does not see how a ca
 import os
 import pwd
 from collections.abc import Sequence
+from functools import partial
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -15,9 +16,9 @@ from isochrone_collector.alerting.service import SilenceService
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
+from isochrone_collector.grpc_api.front import Front
 from isochrone_collector.grpc_api.guards import AuthInterceptor
 from isochrone_collector.grpc_api.services import FleetService, OperationsService, add_to_server
-from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair
 from isochrone_collector.server.listen_check import check_unix_socket
@@ -26,18 +27,25 @@ from isochrone_common.channel import SERVER_OPTIONS
 from isochrone_common.files import private_files
 from isochrone_wire.operations import Role
 
-_MAX_CONNECTIONS = 4_000
-
 
 def grpc_server(
-    parts: Parts, authenticator: Authenticator, health_of: health.aio.HealthServicer, *, http_port: int
+    parts: Parts,
+    authenticator: Authenticator,
+    health_of: health.aio.HealthServicer,
+    *,
+    http_port: int,
+    front: Front | None = None,
 ) -> grpc.aio.Server:
-    """Create a server with every service; `http_port` is the port of HTTP, or 0."""
+    """Create a server with every service, behind a front if given; `http_port` is the port of HTTP, or 0."""
+    on_admitted = front.admit if front else lambda _peer: None
     server = grpc.aio.server(
-        interceptors=[AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused)],
-        # Above the limit gRPC closes a connection when it is accepted.
-        options=[*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections(_MAX_CONNECTIONS))],
+        interceptors=[
+            AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused, on_admitted=on_admitted)
+        ],
+        options=SERVER_OPTIONS,
     )
+    if front:
+        bind_socket(server, front.address)
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
     fleet = FleetService(
         ingest=parts.ingest,
@@ -80,22 +88,21 @@ def _announced(parts: Parts) -> Sequence[KeyPair]:
     return parts.certificates.announced() if parts.certificates else ()
 
 
-def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | None) -> Address:
-    """Bind the server, and return the address with its real port. Raises `StartError`."""
+def bind_front(listen: Address, certificates: Certificates | None) -> Front:
+    """Bind the public address. Raises `StartError`."""
     try:
-        if certificates is None:
-            with private_files():
-                port = server.add_insecure_port(str(listen))
-        else:
-            port = server.add_secure_port(str(listen), certificates.credentials())
-    except RuntimeError as error:
+        return Front(listen, tls=partial(certificates.context, "h2") if certificates else None)
+    except OSError as error:
         raise StartError(
             f"cannot listen on {listen}", hint="another collector may be running; choose another address"
         ) from error
-    return Address(listen.host, port)
 
 
 def bind_socket(server: grpc.aio.Server, address: Address) -> None:
     """Bind the server to a Unix socket. Raises `StartError`."""
     check_unix_socket(address)
-    bind(server, address, None)
+    try:
+        with private_files():
+            server.add_insecure_port(str(address))
+    except RuntimeError as error:
+        raise StartError(f"cannot listen on {address}", hint="choose another --unix-socket") from error

@@ -21,7 +21,7 @@ from isochrone_collector.http_api.listener import serving, serving_socket
 from isochrone_collector.server import metrics
 from isochrone_collector.server.assembly import Parts, assemble
 from isochrone_collector.server.certificates import Certificates, OperatorFile
-from isochrone_collector.server.grpc_server import bind, bind_socket, grpc_server, socket_authenticator
+from isochrone_collector.server.grpc_server import bind_front, bind_socket, grpc_server, socket_authenticator
 from isochrone_collector.server.listen_check import check_unix_socket
 from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs
 from isochrone_collector.settings import Settings
@@ -81,8 +81,13 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         )
         http_port = http.port if http else 0
         health_of, own = health.aio.HealthServicer(), socket_authenticator(parts)
-        servers = [grpc_server(parts, one, health_of, http_port=http_port) for one in (parts.authenticator, own)]
-        address = bind(servers[0], settings.listen, certificates)
+        front = bind_front(settings.listen, certificates)
+        stack.push_async_callback(front.close)
+        address = front.listen
+        servers = [
+            grpc_server(parts, parts.authenticator, health_of, http_port=http_port, front=front),
+            grpc_server(parts, own, health_of, http_port=http_port),
+        ]
         local = await _listen_locally(settings, servers[1], replace(sources, authenticator=own), stack)
         operator = OperatorFile(
             data_dir=settings.data_dir, listen=address, http_port=http_port, enrolment=parts.enrolment
@@ -96,6 +101,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             process_tuning.tune_process()  # after everything that lives as long as the process exists
             for server in servers:
                 await server.start()
+            front.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
             identity = _identity(certificates, operator) | ({"socket": str(local)} if local else {})
             _log.info("collector.started", listen=str(address), **identity)
@@ -105,6 +111,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             await stop_requested.wait()
             _log.info("collector.stopping")
             await health_of.enter_graceful_shutdown()
+            front.stop_accepting()
             parts.publishing.close()  # ends the watches, which the server would wait for
             await asyncio.gather(*(server.stop(_GRACE_S) for server in servers))
             for task in tasks:

@@ -25,17 +25,35 @@ def write_pair(files: Tls) -> None:
 
 
 def test_a_handshake_reads_no_files(tmp_path: Path) -> None:
-    """A new pair is given to gRPC once, after `refresh` has loaded it: a flood of connections reads no files."""
+    """A new pair is presented after `refresh` has loaded it, once: a flood of connections reads no files."""
     files = Tls(certificate=tmp_path / "certificate.pem", key=tmp_path / "key.pem", client_ca=None)
     write_pair(files)
     served = Certificates(files, data_dir=tmp_path, host="127.0.0.1")
-    first = served.current
+    first = served.context("h2")
     write_pair(files)
-    assert served._fetch() is None
-    assert served.current is first
+    assert served.context("h2") is first
     served.refresh()
-    assert served.current is not first
-    assert [served._fetch() is None for _ in range(2)] == [False, True]
+    second = served.context("h2")
+    assert second is not first
+    assert served.context("h2") is second
+
+
+def test_an_authority_that_was_removed_is_not_trusted(tmp_path: Path) -> None:
+    """After a change of the file of authorities, only the new ones sign certificates of clients."""
+    files = Tls(certificate=tmp_path / "certificate.pem", key=tmp_path / "key.pem", client_ca=tmp_path / "ca.pem")
+    write_pair(files)
+    assert files.client_ca is not None
+    trusted: list[list[bytes]] = []
+    for _ in range(2):
+        files.client_ca.write_bytes(certificates._self_signed("127.0.0.1")[0])
+        if not trusted:
+            served = Certificates(files, data_dir=tmp_path, host="127.0.0.1")
+        served.refresh()
+        trusted.append(
+            served.context("h2").get_ca_certs(binary_form=True) + served.context().get_ca_certs(binary_form=True)
+        )
+    assert len(trusted[0]) == len(trusted[1])
+    assert not set(trusted[0]) & set(trusted[1])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
@@ -97,9 +115,9 @@ def test_a_unix_socket_needs_a_folder_and_no_other_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "connections"), [(resource.RLIM_INFINITY, 4_000), (65_536, 4_000), (1_024, 384), (256, 64), (64, 64)]
+    ("allowed", "connections"), [(resource.RLIM_INFINITY, 4_000), (65_536, 4_000), (1_024, 192), (256, 64), (64, 64)]
 )
 def test_listeners_share_the_open_files(monkeypatch: pytest.MonkeyPatch, allowed: int, connections: int) -> None:
-    """Two listeners at their limits leave 256 files for the rest of the collector, unless there are hardly any."""
+    """Two listeners at their limits, of which gRPC takes three files for a connection, leave 256 files for the rest."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
     assert max_connections(4_000) == connections

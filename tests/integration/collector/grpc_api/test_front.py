@@ -1,0 +1,220 @@
+"""The front of a gRPC server over real sockets: what reaches gRPC, and which connections are closed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, PingAckReceived, ResponseReceived
+from hpack import Encoder
+from hyperframe.frame import ContinuationFrame, Frame, HeadersFrame, RstStreamFrame
+
+from isochrone_collector.auth.limits import host_of
+from isochrone_collector.grpc_api import front as front_module
+from isochrone_collector.grpc_api.front import Front
+from isochrone_common.address import Address
+from isochrone_common.channel import CLIENT_OPTIONS, SERVER_OPTIONS
+
+TIMEOUT_S = 20.0
+GRACE_S = 5.0
+SLOW = "/t.T/Slow"
+HEAD = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/t.T/Call"),
+    (":authority", "collector"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+]
+
+
+@dataclass(slots=True)
+class Served:
+    """A front, and the numbers of header fields and the peers of the calls behind it."""
+
+    front: Front
+    fields: list[int] = field(default_factory=list)
+    peers: list[str] = field(default_factory=list)
+
+    def service(self, details: Any) -> Any:
+        """Return a handler that reads no request; `/t.T/Admitted` has a credential."""
+        self.fields.append(len(details.invocation_metadata))
+
+        async def call(content: bytes, context: Any) -> bytes:
+            self.peers.append(context.peer())
+            if details.method == "/t.T/Admitted":
+                self.front.admit(context.peer())
+            if details.method == SLOW:
+                await asyncio.sleep(GRACE_S / 10)
+            return content
+
+        return grpc.unary_unary_rpc_method_handler(call)
+
+
+@asynccontextmanager
+async def serving(host: str = "127.0.0.1") -> AsyncIterator[Served]:
+    """Serve behind a front at this address, without TLS."""
+    served = Served(Front(Address(host, 0), tls=None))
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    handlers: Any = (served,)
+    server.add_generic_rpc_handlers(handlers)
+    server.add_insecure_port(str(served.front.address))
+    await server.start()
+    served.front.start()
+    yield served
+    await server.stop(GRACE_S)
+    await served.front.close()
+
+
+@asynccontextmanager
+async def channel_to(served: Served) -> AsyncIterator[grpc.aio.Channel]:
+    """Yield a channel with a connection of its own."""
+    options = [*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+    async with grpc.aio.insecure_channel(str(served.front.listen), options=options) as channel:
+        yield channel
+
+
+class Client:
+    """A connection whose frames are the test's own."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.http2 = H2Connection()
+        self.http2.initiate_connection()
+
+    def send(self, content: bytes = b"") -> None:
+        """Send what h2 has to send, and then bytes of the test."""
+        self.writer.write(self.http2.data_to_send() + content)
+
+    async def event(self, kind: type) -> bool:
+        """Return whether an event of this type arrives before the connection ends."""
+        with_end = (kind, ConnectionTerminated)
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                while content := await self.reader.read(65_536):
+                    found = [one for one in self.http2.receive_data(content) if isinstance(one, with_end)]
+                    if found:
+                        return isinstance(found[0], kind)
+            except ConnectionError:
+                pass
+        return False
+
+    async def is_served(self) -> bool:
+        """Return whether the server answers a ping."""
+        self.http2.ping(b"12345678")
+        self.send()
+        return await self.event(PingAckReceived)
+
+
+@asynccontextmanager
+async def client_of(served: Served, source: str = "127.0.0.1") -> AsyncIterator[Client]:
+    """Yield a connection from this address."""
+    at = served.front.listen
+    reader, writer = await asyncio.open_connection(at.host, at.port, local_addr=(source, 0))
+    yield Client(reader, writer)
+    writer.transport.abort()
+
+
+async def call(channel: grpc.aio.Channel, method: str = "/t.T/Call", content: bytes = b"x") -> bytes:
+    """Return the answer of a method, which is the request."""
+    method_call: Any = channel.unary_unary(method)
+    answer: bytes = await method_call(content, timeout=TIMEOUT_S)
+    return answer
+
+
+async def test_calls_are_passed_on_with_the_address_of_the_caller() -> None:
+    """In both directions, with messages of any size and many calls at once."""
+    async with serving() as served, channel_to(served) as channel:
+        await call(channel, "/t.T/Admitted")
+        contents = [b"x" * size for size in (0, 1, 1_000, 100_000, 8_000_000)] * 4
+        assert await asyncio.gather(*(call(channel, content=content) for content in contents)) == contents
+        assert {host_of(peer) for peer in served.peers} == {"127.0.0.1"}
+        assert len(set(served.peers)) == 1
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+async def test_every_address_is_that_of_both_families(host: str) -> None:
+    """Callers over IPv4 and IPv6 reach the same port, and each has its own address."""
+    async with serving(host) as served:
+        for address in ("127.0.0.1", "[::1]"):
+            async with grpc.aio.insecure_channel(f"{address}:{served.front.listen.port}", CLIENT_OPTIONS) as channel:
+                await call(channel)
+        assert list(map(host_of, served.peers)) == ["127.0.0.1", "::1"]
+
+
+ATTACKS: dict[str, list[Frame]] = {
+    "bomb": [
+        HeadersFrame(stream, Encoder().encode([*HEAD, ("x", "")]) + b"\xbe" * 12_000, flags=["END_HEADERS"])
+        for stream in range(1, 190, 2)
+    ],
+    "continuation": [
+        HeadersFrame(1, Encoder().encode(HEAD)),
+        *[ContinuationFrame(1, Encoder().encode([("x", "y" * 100)], huffman=False) * 100)] * 500,
+    ],
+    "rapid reset": [
+        frame
+        for stream in range(1, 2_000, 2)
+        for frame in (
+            HeadersFrame(stream, Encoder().encode(HEAD), flags=["END_HEADERS"]),
+            RstStreamFrame(stream, error_code=8),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_an_attack_ends_its_connection_only(attack: str) -> None:
+    """The connection is closed, gRPC has decoded little of it, and another one goes on."""
+    async with serving() as served, channel_to(served) as channel, client_of(served) as attacker:
+        await call(channel)
+        attacker.send(b"".join(frame.serialize() for frame in ATTACKS[attack]))
+        assert not await attacker.event(PingAckReceived)
+        assert await call(channel) == b"x"
+        assert len(served.fields) < 50
+        assert max(served.fields) < 20
+
+
+async def test_a_credential_lifts_the_limits_of_frames() -> None:
+    """A caller that cancels many calls keeps its connection after the first call with a credential."""
+    async with serving() as served:
+        for method, is_kept in (("/t.T/Admitted", True), ("/t.T/Call", False)):
+            async with client_of(served) as client:
+                head = [(name, method if name == ":path" else value) for name, value in HEAD]
+                client.http2.send_headers(1, head)
+                client.http2.send_data(1, b"\x00\x00\x00\x00\x00", end_stream=True)
+                client.send()
+                assert await client.event(ResponseReceived)
+                for stream in range(3, 103, 2):
+                    client.http2.send_headers(stream, HEAD)
+                    client.http2.reset_stream(stream)
+                assert await client.is_served() is is_kept
+
+
+async def test_connections_without_a_credential_are_counted_per_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address may have a quarter of all connections without a credential, and any number with one."""
+    monkeypatch.setattr(front_module, "max_connections", lambda _: 8)
+    async with serving() as served, AsyncExitStack() as stack:
+        for _ in range(3):
+            await call(await stack.enter_async_context(channel_to(served)), "/t.T/Admitted")
+        for is_served in (True, True, False):
+            assert await (await stack.enter_async_context(client_of(served))).is_served() is is_served
+        assert await (await stack.enter_async_context(client_of(served, "127.0.0.2"))).is_served()
+
+
+async def test_a_stop_ends_no_answer() -> None:
+    """A call that is served within the grace of the stop is answered; connections without a call do not hold it up."""
+    stack = AsyncExitStack()
+    served = await stack.enter_async_context(serving())
+    async with channel_to(served) as channel, client_of(served) as idle:
+        assert await idle.is_served()
+        answer = asyncio.create_task(call(channel, SLOW, b"x" * 100_000))
+        async with asyncio.timeout(TIMEOUT_S):
+            while not served.peers:
+                await asyncio.sleep(0.01)
+            await stack.aclose()
+        assert len(await answer) == 100_000
