@@ -41,7 +41,7 @@ _MAX_PARSED_INLINE = 20
 # Agents need connections too.
 _MAX_CATCHING_UP = 2
 _RETRY_US = 5 * SECOND_US
-_Place = tuple[int, int]
+Place = tuple[int, int]
 """How often the database was set back, and a generation since."""
 _SWITCHES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD})
 
@@ -89,7 +89,8 @@ class Publisher:
         return self._last.generation if self._last else 0
 
     @property
-    def _place(self) -> _Place:
+    def place(self) -> Place:
+        """How often the database was set back, and the generation since: no two states of the tables have the same."""
         return self._times_set_back, self.generation
 
     @property
@@ -188,9 +189,9 @@ class Publisher:
         finally:
             self._watchers -= 1
 
-    async def _wait_for_table(self, client_region: str, route: str, seen: _Place, *, until_s: float) -> None:
+    async def _wait_for_table(self, client_region: str, route: str, seen: Place, *, until_s: float) -> None:
         """Wait for a generation after `seen`, or the end of this collector, at most until `until_s`."""
-        if self._place > seen or self._is_closed:
+        if self.place > seen or self._is_closed:
             return
         # `asyncio.timeout` would cost as much as to send a table.
         loop = asyncio.get_running_loop()
@@ -203,24 +204,24 @@ class Publisher:
             timer.cancel()
             del self._waiting[woken]
 
-    async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], _Place]:
+    async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], Place]:
         """Return the tables that a watcher missed since generation `after`, and the place they reach up to."""
         if after > self.generation:
             # Another collector may have published it before this one read it.
             await self.refresh()
         if after <= 0 or after > self.generation:
-            return self._snapshot(client_region, route), self._place
+            return self._snapshot(client_region, route), self.place
         return await self._since(client_region, route, (self._times_set_back, after))
 
-    async def _since(self, client_region: str, route: str, seen: _Place) -> tuple[list[RouteTable], _Place]:
+    async def _since(self, client_region: str, route: str, seen: Place) -> tuple[list[RouteTable], Place]:
         """Return the tables after a place, and the place up to which they are complete.
 
         The database may be ahead of this collector, and so may a watcher that caught up from it: nothing is repeated.
         """
         times, after = seen
         if times != self._times_set_back:
-            return self._snapshot(client_region, route), self._place
-        until = max(seen, self._place)
+            return self._snapshot(client_region, route), self.place
+        until = max(seen, self.place)
         if after >= self._recent_after:
             fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
             found = [table for table in fresh if _matches(table, client_region, route)]

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from isochrone_collector.auth.limits import RefusalLog
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.publishing.publisher import Place, Publisher
 from isochrone_collector.recent_values import RecentValues
 from isochrone_collector.xds.stream_state import (
     CLUSTERS,
@@ -56,7 +56,7 @@ class Snapshots:
         self._resources = RecentValues[Resources](_MAX_RESOURCES)
         self._plan: Plan | None = None
         self._planned: dict[str, RouteEntry] = {}
-        self._in_force: dict[str, tuple[int, tuple[RouteTable, ...]]] = {}
+        self._in_force: dict[str, tuple[Place, tuple[RouteTable, ...]]] = {}
 
     def of(self, client_region: str, node_id: str) -> Snapshot:
         """Return the snapshot of an Envoy as of now. Raises `UnknownName`, which lists the known regions."""
@@ -87,14 +87,14 @@ class Snapshots:
         return self._envoys.get((client_region, digest), lambda: _Envoy(FollowedTables(share=share)))
 
     def _tables(self, client_region: str) -> tuple[RouteTable, ...]:
-        """The tables in force in a region, looked up once per generation and plan; every stream asks for them."""
-        generation, plan = self._publisher.generation, self._plans.current
+        """The tables in force in a region, looked up once per place and plan; every stream asks for them."""
+        place, plan = self._publisher.place, self._plans.current
         if plan is not self._plan:
             self._plan, self._in_force = plan, {}
             self._planned = {target.name: endpoint(target) for target in plan.targets} if plan else {}
         known = self._in_force.get(client_region)
-        if known is None or known[0] != generation:
-            known = self._in_force[client_region] = generation, self._publisher.tables(client_region).tables
+        if known is None or known[0] != place:
+            known = self._in_force[client_region] = place, self._publisher.tables(client_region).tables
         return known[1]
 
     def _made(self, client_region: str, tables: tuple[RouteTable, ...]) -> Resources:

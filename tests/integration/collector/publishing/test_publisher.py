@@ -15,6 +15,7 @@ from isochrone_collector.routing import serialization
 from isochrone_collector.store import routes
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.routes import NewTable
+from isochrone_collector.xds.snapshots import Snapshots
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, SECOND_US, Slo
 from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
@@ -270,6 +271,17 @@ async def test_numbers_that_were_used_before_are_no_sign(set_back: SetBack) -> N
     await set_back.publisher.refresh()
     assert (set_back.publisher.generation, set_back.in_force()) == (11, {US: 11, SG: 9})
     await set_back.has_seen(11)
+
+
+async def test_envoys_follow_numbers_that_are_used_again(set_back: SetBack) -> None:
+    """The tables of a snapshot are those of the restored database, even under the generation of the last snapshot."""
+    publisher = set_back.publisher
+    snapshots = Snapshots(publisher=publisher, plans=set_back.stage.plans, clock=lambda: NOW_AT)
+    assert (publisher.generation, [table.generation for table in snapshots._tables(US)]) == (9, [8])
+    for generation in range(4, 10):
+        await set_back.stage.publish(a_table(generation, at=NOW_AT + (20 + generation) * SECOND_US))
+    await publisher.refresh()
+    assert (publisher.generation, [table.generation for table in snapshots._tables(US)]) == (9, [9])
 
 
 async def test_a_set_back_is_logged_once(set_back: SetBack, capsys: pytest.CaptureFixture[str]) -> None:
