@@ -27,7 +27,13 @@ KINDS = click.Choice(list(FAULT_TYPES))
 @click.option("--collectors", type=click.IntRange(1, 5), default=2, show_default=True, help="Number of collectors.")
 @click.option("--tls/--plain", default=True, show_default=True, help="Use TLS and credentials, or plain text.")
 @click.option("--only", type=KINDS, multiple=True, help="Inject only this kind of fault; repeatable.")
-@click.option("--measure/--no-measure", default=True, show_default=True, help="Measure two recoveries at the end.")
+@click.option(
+    "--measure/--no-measure",
+    default=True,
+    show_default=True,
+    help="Measure two recoveries and three reactions at the end.",
+)
+@click.option("--set-back", type=click.IntRange(0), default=0, help="Set the database back by so many seconds at last.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep spools, journals and logs here.")
 def main(
     *,
@@ -38,12 +44,14 @@ def main(
     tls: bool,
     only: tuple[str, ...],
     measure: bool,
+    set_back: int,
     keep: Path | None,
 ) -> None:
     r"""Run real agents, collectors and PostgreSQL, inject faults, and account for every recorded sample.
 
-    The exit code is 0 only if no sample was lost, duplicated or invented, and if delivery resumed within 30 s after a
-    black hole and after a promotion.
+    The exit code is 0 only if no sample was lost, duplicated or invented, if delivery resumed within 30 s after a black
+    hole and after a promotion, and if the failure of a target led to an alert and to tables without it within three
+    rounds while the clocks of collectors are 240 s apart, and after the database was set back.
 
     \b
     Example:
@@ -60,14 +68,17 @@ def main(
     scale = Scale(agents=agents, collectors=collectors, own_disks=reason is None, tls=tls)
     signal.signal(signal.SIGTERM, _interrupted)
     with _folder(keep) as folder:
-        outcome = asyncio.run(experiment.run(folder, schedule, scale, measure=measure, echo=click.echo))
+        outcome = asyncio.run(
+            experiment.run(folder, schedule, scale, measure=measure, echo=click.echo, set_back_s=set_back)
+        )
     verdict = judge_all(outcome.evidence)
     recoveries = report.recoveries_s(outcome.measured, outcome.timeline)
     click.echo(f"\n{report.table(outcome.events, outcome.timeline)}\n")
     for sentence in outcome.unexpected_exits:
         click.echo(sentence)
-    click.echo(report.result(verdict, recoveries, outcome.events))
+    click.echo(report.result(verdict, recoveries, outcome.reactions, outcome.events))
     in_time = all(seconds <= report.MAX_RECOVERY_S for seconds in recoveries.values())
+    in_time = in_time and all(one.in_time for one in outcome.reactions.values())
     sys.exit(0 if verdict.conserved and in_time else 1)
 
 

@@ -52,6 +52,7 @@ class Collector:
     program: Program
     clock: Path
     port: int = 0
+    socket: str = ""
     ahead_s: float = 0.0
 
     @property
@@ -91,6 +92,7 @@ async def _start(stack: AsyncExitStack, home: Path, url: str, tls: tuple[str, ..
     stack.callback(program.kill)
     ready = await program.ready_line()
     collector.port = int(str(ready["listen"]).rpartition(":")[2])
+    collector.socket = str(ready["socket"])
     # The next start uses the same port.
     program.arguments = _arguments(home, url, collector.port, tls)
     identity = Path(str(ready["operator"])) if tls else None

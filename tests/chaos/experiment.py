@@ -11,6 +11,7 @@ from chaos import records, report
 from chaos.faults import FAULT_TYPES, Fault
 from chaos.journal import Key, Status
 from chaos.oracle import Evidence
+from chaos.reaction import Reaction, first_member, react
 from chaos.report import Event, Timeline
 from chaos.testbed import Scale, Testbed, TestedAgent, testbed
 
@@ -24,6 +25,12 @@ FIRST_SAMPLE_SECONDS = 120.0
 # Longer than the time limits of a statement and of a connection, so that all of them are reached.
 BLACKHOLE_SECONDS = 20.0
 RECOVERY_SECONDS = 90.0
+# The kind of a fault, and its seed, which decides the direction.
+REACTIONS = {
+    "clocks_ahead": ("collector-clocks-apart", 1),
+    "clocks_behind": ("collector-clocks-apart", 0),
+    "set_back": ("database-set-back", 0),
+}
 MEASURED = {"recovery_blackhole": "database-blackholed", "recovery_promotion": "failover"}
 
 Echo = Callable[[str], None]
@@ -36,16 +43,22 @@ class Outcome:
     evidence: Sequence[Evidence]
     events: Sequence[Event]
     measured: Mapping[str, Event]
+    reactions: Mapping[str, Reaction]
     timeline: Timeline
     unexpected_exits: Sequence[str]
 
 
-async def run(folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: bool, echo: Echo) -> Outcome:
-    """Inject the faults into a new testbed in `folder`, let it settle, `measure` recoveries, and return the outcome."""
+async def run(
+    folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: bool, echo: Echo, set_back_s: float = 0.0
+) -> Outcome:
+    """Inject the faults into a new testbed in `folder`, let it settle, `measure` recoveries and reactions, and return
+    the outcome. The database is at last set back by `set_back_s` or more.
+    """
     async with testbed(folder, scale) as running:
         watching = asyncio.create_task(running.watch())
         try:
             await _have_recorded(running.agents)
+            await running.begin()
             events = await _inject_all(running, faults, echo)
             await running.database.rebuilt()
             echo("no more faults; waiting for the spools to drain")
@@ -53,13 +66,16 @@ async def run(folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: b
             await _delivered_again(running)
             await _drained(running.agents)
             measured = await _measure(running, echo) if measure else {}
+            reactions = await _react(running, set_back_s, echo) if measure else {}
+            await _delivered_again(running)
+            await _drained(running.agents)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         for _ in range(DRAIN_ATTEMPTS):
             if await _stop_agents(running):
                 break
-        return await _collect_evidence(running, events, measured)
+        return await _collect_evidence(running, events, measured, reactions)
 
 
 async def _measure(running: Testbed, echo: Echo) -> dict[str, Event]:
@@ -73,6 +89,19 @@ async def _measure(running: Testbed, echo: Echo) -> dict[str, Event]:
             await asyncio.sleep(0.5)
         await running.database.rebuilt()
     return measured
+
+
+async def _react(running: Testbed, set_back_s: float, echo: Echo) -> dict[str, Reaction]:
+    """Inject faults one after the other, and let a member of the route fail after each."""
+    found = {}
+    for number, (name, (kind, seed)) in enumerate(REACTIONS.items(), 1):
+        member = await first_member(running)
+        fault = Fault(number=number, kind=kind, after_s=0.0, agent=0, seed=seed, seconds=set_back_s)
+        await _inject(running, fault, echo)
+        found[name] = await react(running, member) if member else Reaction()
+        echo(f"     {member} fails: {found[name]}")
+        await running.database.rebuilt()
+    return found
 
 
 async def _have_recorded(agents: Sequence[TestedAgent]) -> None:
@@ -156,7 +185,9 @@ async def _stop_agents(running: Testbed) -> bool:
     return not full
 
 
-async def _collect_evidence(running: Testbed, events: Sequence[Event], measured: Mapping[str, Event]) -> Outcome:
+async def _collect_evidence(
+    running: Testbed, events: Sequence[Event], measured: Mapping[str, Event], reactions: Mapping[str, Reaction]
+) -> Outcome:
     for agent in running.agents:
         agent.program.kill()
     stored = await records.stored(running.database.primary.postgres.conninfo)
@@ -164,6 +195,7 @@ async def _collect_evidence(running: Testbed, events: Sequence[Event], measured:
         evidence=[_evidence(agent, stored[agent.vantage.name]) for agent in running.agents],
         events=events,
         measured=measured,
+        reactions=reactions,
         timeline=_timeline(running),
         unexpected_exits=[
             f"{program.name} in {program.folder.name} exited unexpectedly {times} times with exit code {code}"

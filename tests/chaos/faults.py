@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import psycopg
@@ -30,6 +31,7 @@ FIRST_DELIVERY_SECONDS = 15.0
 READY_SECONDS = 10.0
 STUCK_SECONDS = 20.0
 # Collectors whose clocks are half a minute and more apart disagree on what happened just now.
+CLOCKS_APART_S = 240.0
 CLOCKS_S = (-60.0, 0.0, 60.0)
 # A collector that has just started may not handle the signal yet.
 EXITS = (0, -signal.SIGTERM)
@@ -211,6 +213,16 @@ async def collector_clock_stepped(testbed: Testbed, fault: Fault) -> str:
     return f"collector {number + 1}, {ahead_s:+.0f} s"
 
 
+@_occurs(3)
+async def collector_clocks_apart(testbed: Testbed, fault: Fault) -> str:
+    """The clock of the collector that leads is set 240 s ahead of the other ones, or behind, and these are right."""
+    ahead_s = CLOCKS_APART_S if fault.seed % 2 else -CLOCKS_APART_S
+    leading = next((one for one in testbed.collectors if one.leads), testbed.collectors[0])
+    for collector in testbed.collectors:
+        collector.set_clock(ahead_s if collector is leading else 0.0)
+    return f"{ahead_s:+.0f} s"
+
+
 @_occurs(5)
 async def postgres_killed(testbed: Testbed, _fault: Fault) -> str:
     """SIGKILL of the postmaster, whose backends exit soon after; the next one recovers from the log."""
@@ -275,6 +287,23 @@ async def database_restored(testbed: Testbed, fault: Fault) -> str:
     backup = testbed.folder / f"backup-{fault.number}"
     await testbed.database.back_up(backup)
     await asyncio.sleep(seconds)
+    removed = await _restore(testbed, backup)
+    await asyncio.to_thread(shutil.rmtree, backup)
+    return f"{seconds:.1f} s, {removed} samples removed"
+
+
+@_occurs(1)
+async def database_set_back(testbed: Testbed, fault: Fault) -> str:
+    """The database is set back to the beginning of the run, while collectors run."""
+    age_s = time.monotonic() - testbed.began_s
+    if age_s < fault.seconds:
+        await asyncio.sleep(fault.seconds - age_s)
+    removed = await _restore(testbed, testbed.first_backup)
+    return f"{time.monotonic() - testbed.began_s:.0f} s, {removed} samples removed"
+
+
+async def _restore(testbed: Testbed, backup: Path) -> int:
+    """Restore a backup, and return the number of samples that it lacks."""
     counts = list[int]()
 
     def note(removed: Mapping[str, AbstractSet[Key]]) -> None:
@@ -283,8 +312,7 @@ async def database_restored(testbed: Testbed, fault: Fault) -> str:
             agent.note_removed(removed.get(agent.vantage.name, set()))
 
     await testbed.database.restore(backup, note)
-    await asyncio.to_thread(shutil.rmtree, backup)
-    return f"{seconds:.1f} s, {counts[0]} samples removed"
+    return counts[0]
 
 
 @_occurs(3)

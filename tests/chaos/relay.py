@@ -97,12 +97,16 @@ class Relay:
 
     async def partition(self, seconds: float) -> None:
         """Cut and refuse all connections for `seconds`."""
-        self._refusing = True
-        self._cut_all()
+        self.refuse()
         try:
             await asyncio.sleep(seconds)
         finally:
             self._refusing = False
+
+    def refuse(self) -> None:
+        """Cut and refuse all connections from now on."""
+        self._refusing = True
+        self._cut_all()
 
     async def cut_next_reply(self, patience_s: float) -> bool:
         """Cut the connection of the next push instead of forwarding its reply; false if none came in `patience_s`."""

@@ -8,6 +8,7 @@ from statistics import median
 
 from chaos.faults import FAULT_TYPES, Fault
 from chaos.oracle import Verdict
+from chaos.reaction import Reaction
 
 SECOND_NS = 1_000_000_000
 KIND_WIDTH = max(map(len, FAULT_TYPES))
@@ -69,10 +70,19 @@ def recoveries_s(measured: Mapping[str, Event], timeline: Timeline) -> dict[str,
     return {name: inf if ns is None else ns / SECOND_NS for name, ns in found.items()}
 
 
-def result(verdict: Verdict, recoveries: Mapping[str, float], events: Sequence[Event]) -> str:
+def result(
+    verdict: Verdict, recoveries: Mapping[str, float], reactions: Mapping[str, Reaction], events: Sequence[Event]
+) -> str:
     """Return the RESULT line, with the numbers of faults and of their kinds; `recoveries` are in seconds."""
+    reacted = {f"{of}_{name}": value for of, one in reactions.items() for name, value in asdict(one).items()}
     measured = {f"{name}_s": f"{seconds:.1f}" for name, seconds in recoveries.items()}
-    parts = {**asdict(verdict), "kills": len(events), "faults": len({event.fault.kind for event in events}), **measured}
+    parts = {
+        **asdict(verdict),
+        "kills": len(events),
+        "faults": len({event.fault.kind for event in events}),
+        **measured,
+        **reacted,
+    }
     return "RESULT " + " ".join(f"{name}={value}" for name, value in parts.items())
 
 

@@ -4,11 +4,13 @@ import asyncio
 import json
 import shutil
 import signal
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from chaos import database, disk, journal, records
 from chaos.agent_under_test import LATER
@@ -17,13 +19,18 @@ from chaos.database import Database
 from chaos.journal import Entry, Key, Status
 from chaos.process import Program
 from chaos.relay import Relay
+from isochrone_client.client import ReadClient
 from isochrone_wire.model import Vantage
 
 WATCH_SECONDS = 0.3
+MEMBERS = 4
+# Tables are fresh for twelve rounds of the members, a minute.
+MEMBERS_EVERY_S = 5
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1", "sa-east-1", "af-south-1")
 # Two real probes, one that succeeds and one that fails, and three that end without a request: many samples for little
 # CPU, since only delivery is tested.
 _IDLE = [{"provider": "sim", "model": "none", "every": "200ms", "credential": "nobody-has-it"}]
+_MEMBER = {"provider": "sim", "model": "fault-crlf", "every": f"{MEMBERS_EVERY_S}s"}
 _BUSY = [{"provider": "sim", "model": f"fault-{fault}", "every": "500ms"} for fault in ("crlf", "500")]
 
 
@@ -113,6 +120,14 @@ class TestedAgent:
         (self.folder / "clock").write_text(str(offset_ns))
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the route, behind its relay."""
+
+    target_id: int
+    relay: Relay
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class Testbed:
     """All running parts, with their files in `folder`."""
@@ -121,6 +136,23 @@ class Testbed:
     database: Database
     collectors: list[Collector]
     agents: list[TestedAgent]
+    members: Mapping[str, Member]
+    began_s: float = 0.0  # when the first backup was made, by `time.monotonic`
+
+    @property
+    def first_backup(self) -> Path:
+        """The folder of a backup of the database at the beginning."""
+        return self.folder / "first-backup"
+
+    async def begin(self) -> None:
+        """Make the first backup."""
+        await self.database.back_up(self.first_backup)
+        self.began_s = time.monotonic()
+
+    def rounds_of(self, member: str, from_ns: int, until_ns: int) -> int:
+        """Return how many rounds of a member were recorded between two instants of CLOCK_MONOTONIC."""
+        journals = (entry for agent in self.agents for entry in agent.journal() if from_ns < entry.at_ns <= until_ns)
+        return len({entry.key.round_at for entry in journals if entry.key.target_id == self.members[member].target_id})
 
     @property
     def programs(self) -> list[Program]:
@@ -167,15 +199,40 @@ async def testbed(folder: Path, scale: Scale) -> AsyncIterator[Testbed]:
             {**target, "name": f"{number}", "base_url": base_url, "workload": {"max_output_tokens": number}}
             for number, target in enumerate([*_IDLE * 3, *_BUSY], 1)
         ]
+        relays = [await _start_relay(stack, base_url) for _ in range(MEMBERS)]
+        members = [
+            {
+                "name": f"member-{place}",
+                **_MEMBER,
+                "base_url": urlsplit(base_url)._replace(netloc=f"127.0.0.1:{relay.port}").geturl(),
+            }
+            for place, relay in enumerate(relays)
+        ]
+        route = {"name": "route", "members": [member["name"] for member in members]}
         plan = folder / "plan.yaml"
-        plan.write_text(json.dumps({"baseline": REGIONS[0], "targets": targets}))
+        plan.write_text(json.dumps({"baseline": REGIONS[0], "targets": targets + members, "routes": [route]}))
         await asyncio.to_thread(operator.apply, plan)
+        with ReadClient(serving[0].socket) as client:
+            ids = {target.name: target.id for target in client.list_targets().targets}
         ports = [collector.port for collector in serving]
         tested = [
             await _start_agent(stack, folder, number, ports, own_disks=scale.own_disks, operator=operator)
             for number in range(scale.agents)
         ]
-        yield Testbed(folder=folder, database=servers, collectors=serving, agents=tested)
+        yield Testbed(
+            folder=folder,
+            database=servers,
+            collectors=serving,
+            agents=tested,
+            members={name: Member(ids[name], relay) for name, relay in zip(route["members"], relays, strict=True)},
+        )
+
+
+async def _start_relay(stack: AsyncExitStack, base_url: str) -> Relay:
+    relay = Relay(urlsplit(base_url).port or 0)
+    await relay.start()
+    stack.push_async_callback(relay.stop)
+    return relay
 
 
 async def _start_agent(
