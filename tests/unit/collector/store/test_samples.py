@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_collector.store.samples import Position, parse_sample_name, sample_name
+from isochrone_wire.durations import MAX_INSTANT_AT
 
 BIGINTS = st.integers(0, 2**63 - 1)
 POSITIONS = st.builds(
     Position,
-    round_at=BIGINTS,
+    round_at=st.integers(0, MAX_INSTANT_AT),
     target_id=BIGINTS,
     vantage_id=BIGINTS,
     epoch=BIGINTS,
@@ -38,6 +39,8 @@ def test_any_other_text_is_none(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "sample_", NAME[:-1], NAME + "A", NAME.removeprefix("sample_"), NAME + "=", "7"])
 def test_what_is_cut_off_is_none(text: str) -> None:
-    """A part of a name is no name."""
+    """A part of a name is no name, and neither is one of a round outside the calendar."""
+    for round_at in (-(2**63), -1, MAX_INSTANT_AT + 1, 2**63 - 1):
+        assert parse_sample_name(sample_name(asdict(Position(round_at=round_at)))) is None
     assert parse_sample_name(NAME) is not None
     assert parse_sample_name(text) is None
