@@ -14,7 +14,9 @@ _KIND = re.compile("[a-z][a-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One row of a leaderboard: a target seen from one region. `n` counts samples with a first token.
+    """One row of a leaderboard: a target seen from one region. `rank` is the place among the values, and
+    `rank_low` to `rank_high` are those that the 95 % intervals leave possible; targets without an interval come last.
+    `n` counts samples with a first token.
     `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
     `skipped` rounds count neither as successes nor as failures.
     """
@@ -40,6 +42,8 @@ class Standing:
     tokens_per_second_per_usd: float | None = None
     throttled: int = 0
     skipped: int = 0
+    rank_low: int | None = None
+    rank_high: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +140,9 @@ class LatencyBudgetList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierLine:
-    """A target ranked within its price tier by median TTFT, seen from one region."""
+    """A target ranked within its price tier by median TTFT, seen from one region; `rank`, `rank_low` and `rank_high` as
+    in a standing.
+    """
 
     tier: str
     region: str
@@ -147,6 +153,8 @@ class TierLine:
     tokens_per_second_p50: Quantile | None = None
     tokens_per_second_per_usd: float | None = None
     n: int = 0
+    rank_low: int | None = None
+    rank_high: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Rankings: targets per region and within price tiers, and regions per provider; with the columns that matter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
         _columns(answer),
         group=lambda row: f"from {row.region}",
         notes=cells.notes_that_hold(
+            (_share_ranks(answer.standings), _RANKS),
             (answer.standings, ESTIMAND),
             (has_hidden, cells.TOO_FEW),
             (answer.source is Source.SUMMARIES, cells.SUMMARISED),
@@ -75,6 +76,17 @@ def _per_dollar(row: Standing | TierLine) -> str | formats.Amount:
     return "free" if row.usd_per_m_output == 0 else formats.amount(row.tokens_per_second_per_usd)
 
 
+def _ranks(row: Standing | TierLine) -> str:
+    """The ranks that are possible: `2`, or `1-3`."""
+    return "-".join(map(str, dict.fromkeys((row.rank_low or row.rank, row.rank_high or row.rank))))
+
+
+def _share_ranks(rows: Iterable[Standing | TierLine]) -> bool:
+    return any(row.rank_low != row.rank_high for row in rows)
+
+
+_RANKS = "rank 1-3: any of these; the data do not tell such neighbours apart"
+
 _QUANTILES: dict[str, cells.QuantileOf[Standing]] = {
     "ttft p50": lambda row: row.ttft_p50_us,
     "ttft p95": lambda row: row.ttft_p95_us,
@@ -85,7 +97,7 @@ _QUANTILES: dict[str, cells.QuantileOf[Standing]] = {
 }
 _UNITS = {"speed p50": ("tokens/s", "speed")}
 _COLUMNS: dict[str, Column[Standing]] = {
-    "rank": Column("rank", lambda row: str(row.rank)),
+    "rank": Column("rank", _ranks),
     "model": Column("model", lambda row: row.model, wide=True),
     "provider": Column("provider", lambda row: row.provider, wide=True),
     **{
@@ -144,7 +156,7 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
         f"price tiers by median ttft, rounds between {formats.between(answer.window)}",
         (
             Column("tier", lambda row: row.tier, wide=True),
-            Column("rank", lambda row: str(row.rank), priority=2),
+            Column("rank", _ranks, priority=2),
             cells.target_column(rows, lambda row: row.target),
             Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M", priority=3),
             cells.quantile_column("ttft p50", lambda row: row.ttft_p50_us),
@@ -161,7 +173,9 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
         ),
         rows=rows,
         group=lambda row: f"from {row.region}",
-        notes=cells.notes_that_hold((rows, ESTIMAND), (has_hidden, cells.TOO_FEW_FOR_MEDIAN)),
+        notes=cells.notes_that_hold(
+            (_share_ranks(rows), _RANKS), (rows, ESTIMAND), (has_hidden, cells.TOO_FEW_FOR_MEDIAN)
+        ),
     )
 
 

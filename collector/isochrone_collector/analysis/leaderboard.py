@@ -5,6 +5,14 @@ The laws:
 1. A quantity without a 95 % interval ranks behind all that have one, and an unknown quantity behind those.
 2. Success ranks by the lower bound of its interval: 3 of 3 is not better than 998 of 1000.
 3. A free target ranks first in tokens per dollar; a target without a price is unknown there.
+4. A rank is the place among the values. It is certain only as far as the intervals tell others apart: a target is
+   between the number of those certainly before it and of those certainly behind it (M. Mogstad, J. P. Romano, A. M.
+   Shaikh and D. Wilhelm, Review of Economic Studies 91 (2024) 476-518). The interval of a difference has the half-width
+   √((v - l)² + (u - w)²), with l the lower bound of the greater value v and u the upper one of the smaller w (G. Y. Zou
+   and A. Donner, Statistics in Medicine 27 (2008) 1693-1702; of shares, R. G. Newcombe's), times Bonferroni's factor
+   for n - 1 comparisons. Without a week of history it is wider by the drift or the runs of failures that all rows show
+   together (`stats.memory`, `goodput.unseen_memory`). What targets have in common makes it too wide, never too narrow.
+   Targets that law 1 puts behind others share the ranks that are left.
 
 Intervals are of the long-run level: see `analysis.stats.binomial` for series of requests, and `analysis.history` for
 the past week. Values from summaries have no order: only the past week widens their intervals, and without it they have
@@ -15,21 +23,23 @@ published ones; `nearly free` is what published tables call free. A price at a b
 tier. A target without a price is `unpriced`, and is compared with no other tier.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from math import inf
+from itertools import groupby, starmap
+from math import floor, inf, log2, sqrt
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, quantiles_of
-from isochrone_collector.analysis.goodput import effective_sizes
+from isochrone_collector.analysis.goodput import effective_sizes, unseen_memory
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, Quantity, above_quantile
-from isochrone_collector.analysis.stats.arrays import Flags, Reals
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
+from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS, VarianceInflation
+from isochrone_collector.analysis.stats.memory import model_weights, unseen_inflation_of_flags
 from isochrone_wire.answers import Metric, Order, Proportion, Quantile
 from isochrone_wire.insights import Standing, TierLine
 
@@ -52,12 +62,44 @@ ASKED = tuple(QUANTITIES.values())
 
 NO_VALUES = Values()
 
+_Row = TypeVar("_Row")
+_TAIL = 0.025
+_CELLS = 1 << 17
+# Below all that tokens cost, and small enough to be squared.
+_FREE = -1e100
+# So many rows show what memory all have.
+_MOST_ROWS = 64
+_PER_DOUBLING = 4
+
 # The fields of an entry that a standing repeats.
 _COPIED = ("region", "target", "provider", "model", "usd_per_m_input", "usd_per_m_output", "newest_at")
 
-# 0 with an interval, 1 with only a value, 2 with nothing; then the value, smallest first.
-Place = tuple[int, float]
-_NOWHERE: Place = (2, 0.0)
+
+class Ranked(NamedTuple):
+    """What a target is ranked by, smallest first: `certainty` is 0 with an interval, 1 with only a value, 2 with
+    nothing; `key` is the value or what counts in its place. Without an interval no two values differ for certain.
+    """
+
+    certainty: int
+    key: float = 0.0
+    value: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def place(self) -> tuple[int, float]:
+        """The sort key."""
+        return self.certainty, self.key
+
+    def widened(self, factor: float) -> "Ranked":
+        """Return it with both half-widths multiplied, unless the value is exact."""
+        if not self.low < self.high:
+            return self
+        below, above = self.value - self.low, self.high - self.value
+        return self._replace(low=self.value - factor * below, high=self.value + factor * above)
+
+
+_NOWHERE = Ranked(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +130,14 @@ class Entry:
 
 
 class _Measured(NamedTuple):
-    """An entry with its quantiles and the share of its probes that succeeded."""
+    """An entry with its quantiles and the share of its probes that succeeded. `wider` is the factor of the half-widths
+    that rank.
+    """
 
     entry: Entry
     quantiles: Quantiles
     success: Proportion | None
+    wider: float = 1.0
 
 
 def quantiles(entries: Sequence[Entry], asked: Sequence[tuple[Metric, float]], history: History) -> list[Quantiles]:
@@ -131,26 +176,92 @@ def standings(
     asked: Sequence[tuple[Metric, float]] = ASKED,
 ) -> tuple[Standing, ...]:
     """Rank entries within each region by name; ties go to the smaller median TTFT. `asked` is from `asked_for`."""
-    place = _PLACE_BY[order]
+    ranked_by = _RANKED_BY[order]
 
-    def key(one: _Measured) -> tuple[str, Place, Place, str]:
-        return (one.entry.region, place(one), place_of(one.quantiles[Metric.TTFT, 0.5]), one.entry.target)
+    def key(one: _Measured) -> tuple[Any, ...]:
+        ttft = ranked(one.quantiles[Metric.TTFT, 0.5])
+        return (one.entry.region, ranked_by(one).place, ttft.place, one.entry.target)
 
-    found = zip(entries, quantiles(entries, asked, history), successes(entries, history), strict=True)
-    ordered = sorted((_Measured(*one) for one in found), key=key)
+    known, success = quantiles(entries, asked, history), successes(entries, history)
+    wider = _unseen_runs(entries, success, history)
+    if (metric := _METRICS.get(order)) is not None:
+        wider = _unseen_drift(entries, metric, [own[metric, 0.5] for own in known], history)
+    ordered = sorted(starmap(_Measured, zip(entries, known, success, wider, strict=True)), key=key)
     return tuple(
-        _standing(one, rank)
+        _standing(one, rank, low, high)
         for _, group in groupby(ordered, key=lambda one: one.entry.region)
-        for rank, one in enumerate(group, start=1)
+        for rank, (one, low, high) in enumerate(
+            _with_bounds(group, lambda one: ranked_by(one).widened(one.wider)), start=1
+        )
     )
 
 
-def place_of(quantile: Quantile | None, *, sign: int = 1) -> Place:
-    """Return the sort key of a quantile: smallest first, or with the `sign` -1 largest first."""
+def _unseen_drift(
+    entries: Sequence[Entry], metric: Metric, medians: Sequence[Quantile | None], history: History
+) -> list[float]:
+    """Return the factor by which drift that all rows show together widens the interval of each median."""
+    values = [one.values.get(metric, NO_VALUES) for one in entries]
+    shown = [own.values[-_about(own.n) :] for own in values if isinstance(own, Values) and own.n >= LEAST_ROUNDS]
+    weights = model_weights(ragged(shown[:: 1 + len(shown) // _MOST_ROWS]))
+    by_count = {n: unseen_inflation_of_flags(weights, n, 0.5) for n in {_about(own.n) for own in values}}
+    found = [float(by_count[_about(own.n)].factor[0]) for own in values]
+    n_eff = [own.n_eff if own and own.n_eff else 1.0 for own in medians]
+    shown_by = [sqrt(max(own.known, 1) / n) for own, n in zip(values, n_eff, strict=True)]
+    return _without_week(entries, above_quantile(metric, 0.5), history, found, shown_by)
+
+
+def _unseen_runs(entries: Sequence[Entry], success: Sequence[Proportion | None], history: History) -> list[float]:
+    """Return the factor by which runs of failures that all rows show widen the interval of each share of successes."""
+    flags = [np.empty(0, np.bool_) if one.succeeded is None else one.succeeded for one in entries]
+    shown_by = [sqrt(own.n / own.n_eff) if own and own.n_eff else 1.0 for own in success]
+    return _without_week(entries, SUCCESS, history, unseen_memory(flags, []).factor.tolist(), shown_by)
+
+
+def _without_week(
+    entries: Sequence[Entry], quantity: Quantity, history: History, unseen: Sequence[float], shown: Sequence[float]
+) -> list[float]:
+    known = np.isfinite(_histories(entries, [quantity], history)[quantity].ratio).tolist()
+    return [1.0 if has else max(1.0, one / own) for has, one, own in zip(known, unseen, shown, strict=True)]
+
+
+def _about(n: int) -> int:
+    """Return a number of rounds a little below n, of which there are few: models are computed for each."""
+    return int(2 ** (floor(_PER_DOUBLING * log2(n)) / _PER_DOUBLING)) if n else 0
+
+
+def ranked(quantile: Quantile | None, *, factor: float = 1.0) -> Ranked:
+    """Return what ranks by a quantile times a factor: smallest first, largest first with a negative one."""
     if quantile is None:
         return _NOWHERE
-    has_interval = quantile.low is not None and quantile.high is not None
-    return (0 if has_interval else 1, sign * quantile.value)
+    value = factor * quantile.value
+    if quantile.low is None or quantile.high is None:
+        return Ranked(1, value)
+    return Ranked(0, value, value, *sorted((factor * quantile.low, factor * quantile.high)))
+
+
+def _with_bounds(rows: Iterable[_Row], of: Callable[[_Row], Ranked]) -> Iterator[tuple[_Row, int, int]]:
+    """Yield rows, which are in order, with the best and the worst rank that each may have."""
+    first = 1
+    for _, group in groupby(rows, key=lambda row: of(row).certainty):
+        own = list(group)
+        before, behind = _certain([of(row) for row in own])
+        last = first + len(own) - 1
+        yield from zip(own, (first + before).tolist(), (last - behind).tolist(), strict=True)
+        first = last + 1
+
+
+def _certain(rows: Sequence[Ranked]) -> tuple[Integers, Integers]:
+    """Return how many rows are certainly before, and how many certainly behind each one."""
+    # Infinities have no difference.
+    value, low, high = np.nan_to_num(np.array([(one.value, one.low, one.high) for one in rows]), neginf=_FREE).T
+    factor = ndtri(1 - _TAIL / max(1, len(rows) - 1)) / ndtri(1 - _TAIL)
+    below, above = (factor * (value - low)) ** 2, (factor * (high - value)) ** 2
+    before, behind = np.zeros((2, len(rows)), np.int64)
+    for places in np.array_split(np.arange(len(rows)), 1 + len(rows) ** 2 // _CELLS):
+        gaps = np.maximum(value[places, None] - value, 0.0)
+        is_before = gaps * gaps > below[places, None] + above
+        before[places], behind = is_before.sum(axis=1), behind + is_before.sum(axis=0)
+    return before, behind
 
 
 def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | None:
@@ -158,11 +269,13 @@ def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | N
     return speed.value / usd_per_m_output if speed is not None and usd_per_m_output else None
 
 
-def _standing(one: _Measured, rank: int) -> Standing:
-    entry, found, success = one
+def _standing(one: _Measured, rank: int, rank_low: int, rank_high: int) -> Standing:
+    entry, found, success, _ = one
     measured: dict[str, Any] = {name: found.get(asked) for name, asked in QUANTITIES.items()}
     return Standing(
         rank=rank,
+        rank_low=rank_low,
+        rank_high=rank_high,
         n=entry.known,
         success=success,
         tokens_per_second_per_usd=per_usd(measured["tokens_per_second_p50"], entry.usd_per_m_output),
@@ -172,33 +285,42 @@ def _standing(one: _Measured, rank: int) -> Standing:
     )
 
 
-def _speed_for_money(one: _Measured) -> Place:
+def _speed_for_money(one: _Measured) -> Ranked:
     speed, usd = one.quantiles[Metric.TOKENS_PER_SECOND, 0.5], one.entry.usd_per_m_output
-    if speed is None or usd is None:
+    if usd is None:
         return _NOWHERE
-    certainty, _ = place_of(speed)
-    return (certainty, -speed.value / usd if usd else -inf)
+    found = ranked(speed, factor=-1 / usd if usd else -1.0)
+    return found if usd or speed is None else Ranked(found.certainty, -inf, -inf, -inf, -inf)
 
 
-def _price(one: _Measured) -> Place:
+def _price(one: _Measured) -> Ranked:
     usd = one.entry.usd_per_m_output
-    return _NOWHERE if usd is None else (0, usd)
+    return _NOWHERE if usd is None else Ranked(0, usd, usd, usd, usd)
 
 
-def _success(one: _Measured) -> Place:
-    return _NOWHERE if one.success is None else (0, -one.success.low)
+def _success(one: _Measured) -> Ranked:
+    found = one.success
+    return _NOWHERE if found is None else Ranked(0, -found.low, -found.value, -found.high, -found.low)
 
 
-def _median_of(metric: Metric, *, sign: int = 1) -> Callable[[_Measured], Place]:
-    return lambda one: place_of(one.quantiles[metric, 0.5], sign=sign)
+def _median_of(metric: Metric, *, factor: float = 1.0) -> Callable[[_Measured], Ranked]:
+    return lambda one: ranked(one.quantiles[metric, 0.5], factor=factor)
 
 
-_PLACE_BY: dict[Order, Callable[[_Measured], Place]] = {
+_METRICS = {
+    Order.TTFT: Metric.TTFT,
+    Order.TTFT_COLD: Metric.TTFT_COLD,
+    Order.TTFAT: Metric.TTFAT,
+    Order.E2E: Metric.E2E,
+    Order.TOKENS_PER_SECOND: Metric.TOKENS_PER_SECOND,
+    Order.TOKENS_PER_USD: Metric.TOKENS_PER_SECOND,
+}
+_RANKED_BY: dict[Order, Callable[[_Measured], Ranked]] = {
     Order.TTFT: _median_of(Metric.TTFT),
     Order.TTFT_COLD: _median_of(Metric.TTFT_COLD),
     Order.TTFAT: _median_of(Metric.TTFAT),
     Order.E2E: _median_of(Metric.E2E),
-    Order.TOKENS_PER_SECOND: _median_of(Metric.TOKENS_PER_SECOND, sign=-1),
+    Order.TOKENS_PER_SECOND: _median_of(Metric.TOKENS_PER_SECOND, factor=-1.0),
     Order.TOKENS_PER_USD: _speed_for_money,
     Order.PRICE: _price,
     Order.SUCCESS: _success,
@@ -256,8 +378,8 @@ def tier_of(usd_per_m_output: float | None) -> str:
 def tier_lines(entries: Sequence[Entry], history: History = NO_HISTORY) -> tuple[TierLine, ...]:
     """Return the lines by tier, cheapest first, then by region, ranked by median TTFT."""
 
-    def place(line: TierLine) -> tuple[int, str, Place, str]:
-        return _TIER_ORDER[line.tier], line.region, place_of(line.ttft_p50_us), line.target
+    def place(line: TierLine) -> tuple[Any, ...]:
+        return _TIER_ORDER[line.tier], line.region, ranked(line.ttft_p50_us).place, line.target
 
     found = zip(entries, quantiles(entries, TIER_QUANTILES, history), strict=True)
     lines = sorted(
@@ -278,7 +400,7 @@ def tier_lines(entries: Sequence[Entry], history: History = NO_HISTORY) -> tuple
         key=place,
     )
     return tuple(
-        replace(line, rank=rank)
+        replace(line, rank=rank, rank_low=low, rank_high=high)
         for _, group in groupby(lines, key=lambda line: (line.tier, line.region))
-        for rank, line in enumerate(group, start=1)
+        for rank, (line, low, high) in enumerate(_with_bounds(group, lambda line: ranked(line.ttft_p50_us)), start=1)
     )

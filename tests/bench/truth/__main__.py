@@ -16,6 +16,7 @@ from bench.truth import (
     intervals,
     months,
     outages,
+    ranks,
     region_shock,
     route_claims,
     routing,
@@ -62,6 +63,10 @@ GOALS = {
     "best_region_coverage_pct": at_least(90),
     "equal_regions_that_decide_pct": at_most(5),
     "slower_regions_decided_pct": at_least(50),
+    "rank_coverage_pct": at_least(90),
+    "claimed_wrong_neighbours_pct": at_most(5),
+    "equal_ranks_excluded_pct": at_most(5),
+    "ranks_excluded_pct": at_least(20),
     "switches_a_day": at_most(1),
 }
 
@@ -131,6 +136,7 @@ def main() -> int:
         "hedged_common_stalls": stalls["hedged_common_stalls"],
         "region_shock_coverage": min(shock.values()),
         **regions,
+        **ranks.figures(seed),
         "switches_a_day": routing.switches_a_day(seed),
         "seed": float(seed),
     }

@@ -173,8 +173,8 @@ def _ranked_coverage(case: Case, seed: int) -> Coverage:
     quantity = SUCCESS if case.is_success else above_quantile(Metric.TTFT, case.share)
     history = NO_HISTORY
     if case.has_history:
-        levels = _shares_below(past, limit) if case.is_success else _exceedances_of(past, case.share)
-        history = _history(levels, quantity)
+        levels = shares_below(past, limit) if case.is_success else exceedances_of(past, case.share)
+        history = history_with(levels, quantity)
     entries = [entry_of(place, Values.uncensored(own), succeeded=own <= limit) for place, own in enumerate(window)]
     lines = standings(entries, history=history)
     return _covered(case, [_interval(case, line) for line in lines], case.share if case.is_success else limit)
@@ -195,7 +195,7 @@ def entry_of(target_id: int, content: Distribution, *, succeeded: Flags, is_summ
     )
 
 
-def _history(levels: Levels, quantity: Quantity) -> History:
+def history_with(levels: Levels, quantity: Quantity) -> History:
     rows = len(levels.values)
     series = {(place, REGION): place for place in range(rows)}
     return History(
@@ -229,14 +229,14 @@ def _covered(case: Case, found: Sequence[tuple[float, float, float] | None], tru
     )
 
 
-def _shares_below(past: Reals, limit: float) -> Levels:
+def shares_below(past: Reals, limit: float | Reals) -> Levels:
     """Return the hourly shares of requests that succeed."""
     below = (past <= limit).reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
     share = float(below.mean())
     return Levels(values=below, noise=np.full(len(past), share * (1 - share) / ROUNDS_PER_HOUR))
 
 
-def _exceedances_of(past: Reals, share: float) -> Levels:
+def exceedances_of(past: Reals, share: float) -> Levels:
     """Return the hourly shares of values above the quantile of the week."""
     above = past > np.quantile(past, share, axis=1, keepdims=True)
     hourly = above.reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)

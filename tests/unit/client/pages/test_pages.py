@@ -269,6 +269,18 @@ def test_ranks_count_within_a_region() -> None:
     ]
 
 
+@pytest.mark.parametrize(("low", "high", "text"), [(2, 2, "2"), (1, 3, "1-3")])
+def test_a_rank_that_is_not_certain_is_a_range(low: int, high: int, text: str) -> None:
+    """Neighbours that the data do not tell apart share ranks, and a note explains them."""
+    standing = replace(STANDINGS[0], rank=2, rank_low=low, rank_high=high)
+    tier = replace(TIERS[0], rank=2, rank_low=low, rank_high=high)
+    board = leaderboard.page(Leaderboard(window=WINDOW, standings=(standing,)))
+    tiers = leaderboard.tiers_page(TierList(window=WINDOW, tiers=(tier,)))
+    assert [shown(board)[0]["rank"], shown(tiers)[0]["rank"]] == [text] * 2
+    for notes in (board.notes, tiers.notes):
+        assert any(note.startswith("rank 1-3:") for note in notes) == (low < high)
+
+
 def test_a_sample_says_what_is_wrong_with_it() -> None:
     """A sample shows its HTTP status, error, flags and unknown frames, and a clean one nothing."""
     rows = (

@@ -10,6 +10,7 @@ from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import OutcomeCounts, Values, outcome_counts
 from isochrone_collector.analysis.history import (
     HOURS,
+    NO_HISTORY,
     SUCCESS,
     History,
     Levels,
@@ -52,6 +53,96 @@ def test_ranks_count_within_each_region() -> None:
         ("us", 1, "fast"),
         ("us", 2, "slow"),
     ]
+
+
+def ranks(entries: Sequence[Entry], order: Order = Order.TTFT, history: History = NO_HISTORY) -> dict[str, str]:
+    """The possible ranks of each target, in order."""
+    lines = standings(entries, order, history)
+    assert [line.rank for line in lines] == list(range(1, len(lines) + 1))
+    assert all(present(line.rank_low) <= line.rank <= present(line.rank_high) for line in lines)
+    return {line.target: f"{line.rank_low}-{line.rank_high}" for line in lines}
+
+
+def latencies(median: float, seed: int, *, n: int = 200) -> list[float]:
+    return list(median + 20 * np.random.default_rng(seed).standard_normal(n))
+
+
+def test_neighbours_that_the_data_do_not_order_share_their_ranks() -> None:
+    """Only what the intervals tell apart has different ranks; many comparisons need more than one does."""
+    near = [entry(name, ttft=latencies(100 + seed, seed)) for seed, name in enumerate("abc")]
+    assert ranks([*near, entry("far", ttft=latencies(300, 9))]) == {"a": "1-3", "b": "1-3", "c": "1-3", "far": "4-4"}
+    two = [entry("a", ttft=latencies(100, 1)), entry("b", ttft=latencies(108, 2))]
+    assert ranks(two) == {"a": "1-1", "b": "2-2"}
+    assert ranks([*two, *(entry(f"far {n}", ttft=latencies(300, n)) for n in range(40))])["a"] == "1-2"
+
+
+def test_what_has_no_interval_shares_the_ranks_that_are_left() -> None:
+    """Targets with few values come behind those with an interval, and those without any come last."""
+    few = [entry("young", ttft=[1.0] * 3), entry("new", ttft=[2.0])]
+    found = ranks([entry("a", ttft=latencies(100, 1)), *few, entry("dead"), entry("gone")])
+    assert found == {"a": "1-1", "young": "2-3", "new": "2-3", "dead": "4-5", "gone": "4-5"}
+
+
+def test_prices_are_exact() -> None:
+    """Targets of one price share a rank, and the faster one is shown first."""
+    dear, slow, fast = (
+        entry(name, ttft=[ttft] * 6, usd_per_m_output=usd)
+        for name, ttft, usd in (("dear", 1.0, 2.0), ("slow", 9.0, 0.5), ("fast", 5.0, 0.5))
+    )
+    assert ranks([dear, slow, fast], Order.PRICE) == {"fast": "1-2", "slow": "1-2", "dear": "3-3"}
+
+
+def test_free_targets_share_the_first_rank_in_tokens_per_dollar() -> None:
+    """Whatever their speed, no other target gives as many tokens for nothing."""
+    entries = [
+        entry(name, speed=latencies(median, seed), usd_per_m_output=usd)
+        for seed, (name, median, usd) in enumerate(
+            [("a", 500, 0.5), ("b", 500, 1.0), ("gift", 90, 0.0), ("boon", 80, 0.0)]
+        )
+    ]
+    assert ranks(entries, Order.TOKENS_PER_USD) == {"boon": "1-2", "gift": "1-2", "a": "3-3", "b": "4-4"}
+
+
+def test_more_speed_and_more_success_rank_first() -> None:
+    """Where more is better the greatest value is first; 3 of 3 may be the best, though it comes last."""
+    speeds = [entry(name, speed=latencies(median, 3)) for name, median in (("slow", 300), ("fast", 500), ("mean", 302))]
+    assert ranks(speeds, Order.TOKENS_PER_SECOND) == {"fast": "1-1", "mean": "2-3", "slow": "2-3"}
+    counts = {"good": (998, 2), "bad": (800, 200), "young": (3, 0)}
+    entries = [entry(name, outcome_counts=OutcomeCounts(ok=ok, failed=failed)) for name, (ok, failed) in counts.items()]
+    assert ranks(entries, Order.SUCCESS) == {"good": "1-2", "bad": "2-3", "young": "1-3"}
+
+
+@pytest.mark.parametrize(
+    ("order", "metric", "name"),
+    [(Order.TTFT, Metric.TTFT, "ttft"), (Order.TOKENS_PER_SECOND, Metric.TOKENS_PER_SECOND, "speed")],
+)
+def test_drift_that_all_rows_show_widens_ranks_without_a_week(order: Order, metric: Metric, name: str) -> None:
+    """Slow waves in some rows are expected in calm ones too, unless a calm week says that there are none."""
+
+    def of(target: str, values: Sequence[float]) -> Entry:
+        return entry(target, **{name: values})  # type: ignore[arg-type]  # either of two names
+
+    wave, sign = 60 * np.sin(np.arange(200) / 30), -1 if metric.more_is_better else 1
+    calm = [of("a", latencies(1000, 1)), of("b", latencies(1000 + 25 * sign, 2))]
+    waving = [of(f"w{n}", list(wave * (-1) ** n + latencies(1000 + 400 * sign, n))) for n in range(10)]
+    calm_week = week_of((0.5, 0.5), above_quantile(metric, 0.5))
+    assert ranks(calm, order) == {"a": "1-1", "b": "2-2"}
+    assert ranks([*calm, *waving], order)["a"] == "1-2"
+    assert ranks([*calm, *waving], order, calm_week)["a"] == "1-1"
+    near = [of("a", latencies(1000, 1)), of("b", latencies(1000 + sign, 2))]
+    assert ranks([*near, *waving], order, calm_week)["a"] == "1-2"
+
+
+def test_runs_of_failures_widen_ranks_without_a_week() -> None:
+    """If failures of other targets come in runs, one without any may have missed its own."""
+    clean = entry("clean", outcome_counts=OutcomeCounts(ok=300))
+    some = entry("some", outcome_counts=OutcomeCounts(ok=285, failed=15))
+    runs = [
+        replace(entry(f"r{n}", outcome_counts=OutcomeCounts(ok=200, failed=100)), succeeded=np.arange(300) % 100 >= 33)
+        for n in range(8)
+    ]
+    assert ranks([clean, some], Order.SUCCESS) == {"clean": "1-1", "some": "2-2"}
+    assert ranks([clean, some, *runs], Order.SUCCESS)["clean"] == "1-10"
 
 
 def test_a_target_that_never_answered_comes_last() -> None:
