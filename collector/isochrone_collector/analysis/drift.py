@@ -15,7 +15,7 @@ The laws:
 
 Values are compared as logarithms: a change is a factor, and noise has the same size at every level. Hours are UTC.
 
-The state of a series between two detections, of about 30 kB, has its newest rounds and its hourly medians of four
+The state of a series between two detections, of about 45 kB, has its newest rounds and its hourly medians of four
 weeks. Rounds may be added in any order, and again, because the median of a round changes while its probes arrive.
 """
 
@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from isochrone_collector.analysis.stats import change_alarms
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, medians_within
@@ -33,13 +34,13 @@ from isochrone_wire.model import DAY_US
 
 MIN_DAYS = MIN_WEEKS = 3
 """The minimum number of days and weeks: with three, the median ignores an odd one."""
+MAX_DAYS = 7
 MAX_WEEKS = 4
 WEEK_HOURS = 168
 
 _HOURS = 24
 # A day or week counts only if most of its hours have data.
 _MOST = 0.75
-_SHRINKING = 1.0
 _SMOOTHING = np.array([0.25, 0.5, 0.25])
 
 
@@ -71,11 +72,12 @@ def estimate_weekly(hours: Integers, levels: Reals, daily: Reals) -> Reals | Non
     offsets = _offsets(hours, levels - daily[hours % DAY_US // HOUR_US], of=WEEK_HOURS)
     if len(offsets) < MIN_WEEKS:
         return None
-    deviation = np.median(offsets, axis=0)
+    # The median of three neighbours keeps abrupt turns, and not the noise of an hour, which looks like two of them.
+    deviation = np.median(sliding_window_view(np.pad(np.median(offsets, axis=0), 1, mode="wrap"), 3), axis=1)
     # Of three to four normal values, the median of the variance is about 0.75 of it, and that of the median 1.5 / n.
     noise = 2 * float(np.median(offsets.var(axis=0, ddof=1))) / len(offsets)
     scale = np.maximum(deviation**2, np.finfo(float).tiny)
-    return np.asarray(usual + deviation * np.maximum(0.0, 1 - _SHRINKING * noise / scale))
+    return np.asarray(usual + deviation * np.maximum(0.0, 1 - noise / scale))
 
 
 def _offsets(hours: Integers, levels: Reals, *, of: int) -> Reals:
@@ -90,7 +92,7 @@ def _offsets(hours: Integers, levels: Reals, *, of: int) -> Reals:
     return np.asarray(np.nan_to_num(full - np.nanmedian(full, axis=1, keepdims=True)) if len(full) else full)
 
 
-MAX_ROUNDS = 1024
+MAX_ROUNDS = 2048
 """The maximum number of rounds kept of a series."""
 MIN_ROUNDS = 60
 """The minimum number of rounds of a series for a detection."""
@@ -102,6 +104,8 @@ MIN_ROUNDS_AFTER = 6
 _SIGNIFICANT = 0.01
 # The second difference of hours from which on the weekly cycle turns too abruptly to be interpolated.
 _TURN = log(1 + MIN_CHANGE)
+# A weekend among the rounds would be noise while the weekly cycle is unknown, so that they are fewer.
+_ROUNDS_AT_FIRST = 1024
 _MONTH_US = 30 * DAY_US
 # The number of rounds before a window that are searched for the start of the change.
 _MIN_TAIL, _MAX_TAIL = 48, 96
@@ -146,7 +150,7 @@ class Change:
 def changes(series: Series) -> tuple[Change, ...]:
     """Return the changes detected in the new rounds, the earliest first."""
     found: list[Change] = []
-    series = _without_turns(series)
+    series = _without_turns(series) if _knows_week(series) else _newest(series)
     while change := _first(series):
         found.append(change)
         n_new = int(np.count_nonzero(series.rounds > change.seen_at))
@@ -178,6 +182,7 @@ def _first(series: Series) -> Change | None:
             looks_per_month=looks,
             min_shift=least,
             is_local=series.seasonality is None,
+            is_stationary=_knows_week(series),
         )
         for alarm in _distinct(found):
             change = _confirmed(alarm, logs, series, begin=edges[-1])
@@ -190,12 +195,17 @@ def _knows_week(series: Series) -> bool:
     return series.seasonality is not None and len(series.seasonality) == WEEK_HOURS
 
 
+def _newest(series: Series) -> Series:
+    kept = slice(-_ROUNDS_AT_FIRST, None)
+    rounds, values = series.rounds[kept], series.values[kept]
+    return replace(series, rounds=rounds, values=values, n_new=min(series.n_new, len(rounds)))
+
+
 def _without_turns(series: Series) -> Series:
     """Leave out the rounds within an hour or two of a turn of the weekly cycle: by how much the level changes within
     the hour is not known.
     """
-    if series.seasonality is None or not _knows_week(series):
-        return series
+    assert series.seasonality is not None
     around = np.pad(series.seasonality, 2, mode="wrap")
     is_turn = np.abs(np.diff(around, n=2)) > _TURN
     near = is_turn[:-2] | is_turn[1:-1] | is_turn[2:]
@@ -271,8 +281,6 @@ def _is_step(stretch: Reals, place: int, *, degree: int) -> bool:
     curve = np.polynomial.Legendre.fit(np.arange(len(stretch)), stretch, deg=degree)(np.arange(len(stretch)))
     return unexplained < float(((stretch - curve) ** 2).sum())
 
-
-MAX_DAYS = 7
 
 _NEVER = -1
 # The number of newest rounds examined of a series that is new to this process.

@@ -53,6 +53,7 @@ GOALS = {
     "tick_coverage": at_least(0.9),
     "summary_goodput_error_points": at_most(10),
     "drift_alarms_month": at_most(0.1),
+    "rounds_to_step_of_half": at_most(24),
     "incident_20pct_rounds": at_most(30),
     "false_alarms_a_year": at_most(1),
     "outage_error_points": at_most(1.5),
@@ -101,6 +102,7 @@ def main() -> int:
         "drift alarms of a series with weekly cycles in a month, from the fourth week on",
         weekly_cycles.drift_alarms_month(seed),
     )
+    to_step = _shown("median rounds until a lasting step is found in such a series", weekly_cycles.rounds_to_step(seed))
     stalls = _shown("stalls that members of a route share", shared_stalls.figures(seed))
     shock = _shown("coverage of `regions --best` under a shock that all targets share", region_shock.region_shock(seed))
     regions = best_regions.figures(seed)
@@ -125,6 +127,7 @@ def main() -> int:
         "right_yes_without_week_pct": verdicts.right_yes_without_week_pct(seed),
         **intervals.tails(of_tails),
         "drift_alarms_month": max(of_weeks.values()),
+        "rounds_to_step_of_half": max(rounds for name, rounds in to_step.items() if "50" in name),
         "summary_goodput_error_points": max(of_goodput.values()),
         "tick_coverage": min(of_ticks.values()),
         "month_coverage": min(of_months.values()),

@@ -4,10 +4,13 @@ Theory of operation. A window of m values has a location: their mean, with value
 window's middle pulled in (P. J. Huber, Ann. Math. Statist. 35 (1964) 73-101, one step), where the middle is the point
 between the quartiles that is nearest to the level. So three outliers in a row do not make a new level, but a whole
 window does. The noise level of that location is not derived from a model but measured on the series: it is the standard
-deviation of the locations of the earlier windows of the same length (overlapping batch means; M. S. Meketon and
-B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), which also holds for autocorrelated noise. Such a deviation
-from N values has about 1.5·N/m degrees of freedom, and Student's t with as many gives the deviation from which on a
-window is an alarm.
+deviation of the locations of the earlier windows of the same length (overlapping batch means; M. S. Meketon and B.
+Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), which also holds for autocorrelated noise. From N independent
+values it has about 1.5·N/m degrees of freedom. If the noise has memory, locations are alike beyond their overlap: with
+autocorrelations r_k, up to the first that is noise, n of them have n / (1 + 2·Σ r_k²) - 1 degrees of freedom (M. S.
+Bartlett, JRSS Suppl. 8 (1946) 27-41), and their variance about their own mean is too small by the share (1 + 2·Σ r_k) /
+n. Student's t gives the deviation from which on a window is an alarm. The level varies as well, the more the younger it
+is: like the longest windows that are not longer than it, taken as independent.
 
 Every window of every length is another chance of a false alarm, so the error is divided among them: a month of looks at
 one series may raise `FALSE_ALARMS` false alarms if all windows were independent. They overlap, so there are fewer.
@@ -27,7 +30,7 @@ small, so it must not be the only criterion of an alarm.
 """
 
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -40,10 +43,14 @@ FALSE_ALARMS = 0.03
 """False alarms of one series in a month of independent looks."""
 
 # Window length → its share of the error. Twelve is the length that the detection delay is specified for.
-SHARES = {6: 0.15, 12: 0.45, 24: 0.2, 48: 0.1, 96: 0.1}
+SHARES = {6: 0.15, 12: 0.4, 24: 0.2, 48: 0.1, 96: 0.1, 192: 0.05}
 LEAST_LEVEL = 12
 """The minimum number of values of a level."""
 
+# A seasonality of n days fits these better than the day that follows: deviations from a mean of n values vary by
+# 1 - 1/n of their variance, those of a new value by 1 + 1/n. The factor √((n + 1)/(n - 1)) is 1.15 for the seven days
+# of an hour, and 1.29 for the four of an hour of the week.
+_UNSEEN = 1.2
 _LONGEST_TRUSTED = 24
 _LEAST_WINDOWS = 4
 _LOCAL_WINDOWS = 4
@@ -64,36 +71,39 @@ class Alarm:
 
 
 class NoiseLevel(NamedTuple):
-    """The standard deviation of windows of one length and its degrees of freedom."""
+    """The standard deviation of windows of one length, its degrees of freedom, and the spread of single values."""
 
     deviation: float
     freedom: float
+    spread: float
 
 
 def alarms(
-    values: Reals, *, n_new: int, begin: int, looks_per_month: float, min_shift: float, is_local: bool = False
+    values: Reals,
+    *,
+    n_new: int,
+    begin: int,
+    looks_per_month: float,
+    min_shift: float,
+    is_local: bool = False,
+    is_stationary: bool = False,
 ) -> list[Alarm]:
     """Return the alarms, of at least `min_shift`, among the windows that end within the last `n_new` values, the
     earliest first. Each part of `values` between changes has its own level subtracted; the part searched begins at
-    `begin`. The level is that of all values since `begin`, or with `is_local` that of the four windows before.
+    `begin`. The level is that of all values since `begin`, or with `is_local` that of the four windows before. What
+    windows have in common is memory if the series `is_stationary`, and else a seasonality that is not known yet.
     """
     known = len(values) - n_new
-    levels: dict[int, NoiseLevel] = {}
+    noise = _noise_levels(values, known, begin, is_local=is_local, is_stationary=is_stationary)
     found: list[Alarm] = []
-    for length, share in SHARES.items():
+    for length, (deviation, freedom, spread) in noise.items():
         before = known + 1 - length
-        if before - begin < max(LEAST_LEVEL, length):
-            break
-        past = values[: max(0, before - length)]
-        if len(past) < _LEAST_WINDOWS * length:
-            break
-        # The standard deviation of normal values, from their median absolute deviation.
-        spread = max(_NORMAL_MAD * float(np.median(np.abs(past - np.median(past)))), _LEAST_SPREAD)
-        levels[length] = _noise_level(past, length, spread, levels, is_local=is_local)
         reach = max(_LEAST_REACH, _LOCAL_WINDOWS * length) if is_local else before
         level_of = values[max(begin, before - reach) : before]
-        allowed = -float(stdtrit(levels[length].freedom, share * FALSE_ALARMS / looks_per_month / 2))
-        limit = allowed * levels[length].deviation * sqrt(1 + length / len(level_of))
+        longest = max(other for other in noise if other <= len(level_of)) if is_stationary else length
+        of_level = noise[longest].deviation * sqrt(longest / len(level_of))
+        allowed = -float(stdtrit(freedom, SHARES[length] * FALSE_ALARMS / looks_per_month / 2))
+        limit = (_UNSEEN if is_stationary else 1.0) * allowed * hypot(deviation, of_level)
         middle = float(np.median(level_of))
         level = middle + float(np.clip(level_of - middle, -_CLIP * spread, _CLIP * spread).mean())
         shifts = _locations(sliding_window_view(values[before:] - level, length), spread)
@@ -104,11 +114,28 @@ def alarms(
     return sorted(found, key=lambda alarm: (alarm.end, alarm.length))
 
 
+def _noise_levels(
+    values: Reals, known: int, begin: int, *, is_local: bool, is_stationary: bool
+) -> dict[int, NoiseLevel]:
+    """Return the noise levels of the lengths for which level and past are long enough."""
+    found: dict[int, NoiseLevel] = {}
+    for length in SHARES:
+        before = known + 1 - length
+        past = values[: max(0, before - length)]
+        if before - begin < max(LEAST_LEVEL, length) or len(past) < _LEAST_WINDOWS * length:
+            break
+        # The standard deviation of normal values, from their median absolute deviation.
+        spread = max(_NORMAL_MAD * float(np.median(np.abs(past - np.median(past)))), _LEAST_SPREAD)
+        found[length] = _noise_level(past, length, spread, found, is_local=is_local, is_stationary=is_stationary)
+    return found
+
+
 def _noise_level(
-    past: Reals, length: int, spread: float, shorter: dict[int, NoiseLevel], *, is_local: bool
+    past: Reals, length: int, spread: float, shorter: dict[int, NoiseLevel], *, is_local: bool, is_stationary: bool
 ) -> NoiseLevel:
-    # Windows a quarter apart carry nearly the information of all. Counted from the newest; the oldest may be cut off.
-    every = max(1, length // 4)
+    # Windows a quarter apart carry nearly the information of all, and so do 512 of the shortest. Counted from the
+    # newest; the oldest may be cut off.
+    every = max(1, length // 4, len(past) // 512)
     locations = _locations(sliding_window_view(past, length)[::-1][::every], spread)
     apart = -(-length // every)
     if is_local and len(locations) > 2 * _LOCAL_WINDOWS * apart:
@@ -116,12 +143,26 @@ def _noise_level(
         means = np.full(_LOCAL_WINDOWS * apart, 1 / (_LOCAL_WINDOWS * apart))
         before = np.convolve(locations[apart:], means, mode="valid")
         locations = locations[: len(before)] - before
-    deviation = float(locations.std(ddof=1))
-    freedom = 1.5 * len(past) / length - 1
+    deviation, freedom = float(locations.std(ddof=1)), 1.5 * len(past) / length - 1
+    if is_stationary:
+        deviation, freedom = _deviation(locations)
     if length > _LONGEST_TRUSTED:
         quarter = shorter[length // 4]
         deviation, freedom = max(deviation, quarter.deviation / 2), quarter.freedom
-    return NoiseLevel(deviation=max(deviation, _LEAST_SPREAD / sqrt(length)), freedom=freedom)
+    return NoiseLevel(deviation=max(deviation, _LEAST_SPREAD / sqrt(length)), freedom=freedom, spread=spread)
+
+
+def _deviation(locations: Reals) -> tuple[float, float]:
+    """Return the standard deviation of autocorrelated locations, in order, and its degrees of freedom."""
+    n = len(locations)
+    centred = locations - locations.mean()
+    products = np.fft.irfft(np.abs(np.fft.rfft(centred, 2 * n)) ** 2)[:n]
+    if not products[0]:
+        return 0.0, float(n)
+    likeness = products[1:] / products[0] * n / np.arange(n - 1, 0, -1)
+    likeness = likeness[: int(np.argmax(np.append(likeness, 0.0) <= 2 / sqrt(n)))]
+    lost = min((1 + 2 * likeness.sum()) / n, 0.5)
+    return sqrt(products[0] / n / (1 - lost)), max(n / (1 + 2 * float((likeness**2).sum())) - 1, 1.0)
 
 
 def _locations(windows: Reals, spread: float) -> Reals:

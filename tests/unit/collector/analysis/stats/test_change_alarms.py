@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.change_alarms import PERMUTATIONS, _scores, likeliest, significance
+from isochrone_collector.analysis.stats.arrays import Reals
+from isochrone_collector.analysis.stats.change_alarms import (
+    PERMUTATIONS,
+    _deviation,
+    _scores,
+    alarms,
+    likeliest,
+    significance,
+)
 
 
 def test_scores_are_the_energy_distance() -> None:
@@ -38,6 +46,38 @@ def test_hopeless_tests_end_early() -> None:
     values = np.random.default_rng(4).normal(size=40)
     assert 0.01 < significance(values, least=6) < 1
     assert significance(values, least=6, enough=0.01) == 1
+
+
+def slow_noise(chance: np.random.Generator, n: int, memory: float) -> Reals:
+    """Return stationary noise of variance 1 with that correlation of neighbours."""
+    noise = chance.normal(size=n)
+    for place in range(1, n):
+        noise[place] = memory * noise[place - 1] + np.sqrt(1 - memory**2) * noise[place]
+    return np.asarray(noise)
+
+
+def test_a_young_level_of_slow_noise_is_uncertain() -> None:
+    """A window must deviate further from a level of 36 rounds than from one of 1000, if the noise is slow."""
+    values = slow_noise(np.random.default_rng(8), 1012, 0.95)
+
+    def least(begin: int) -> float:
+        for shift in np.arange(2, 30, 0.1):
+            values[1000:] = np.median(values[begin:1000]) + shift
+            if alarms(values, n_new=1, begin=begin, looks_per_month=1000, min_shift=0.1, is_stationary=True):
+                return float(shift)
+        return np.inf
+
+    assert 1.2 * least(0) < least(964) < np.inf
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+def test_memory_leaves_fewer_degrees_of_freedom(memory: float) -> None:
+    """The standard deviation varies from series to series as that of as many independent values."""
+    chance = np.random.default_rng(6)
+    found = np.array([_deviation(slow_noise(chance, 500, memory)) for _ in range(200)])
+    freedom = 2 / np.var(found[:, 0] ** 2, ddof=1)
+    assert found[:, 0].mean() == pytest.approx(1, abs=0.05)
+    assert np.median(found[:, 1]) == pytest.approx(freedom, rel=0.4)
 
 
 def test_too_few_values_are_not_divided() -> None:
