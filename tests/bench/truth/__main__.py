@@ -106,7 +106,7 @@ def main() -> int:
     stalls = _shown("stalls that members of a route share", shared_stalls.figures(seed))
     shock = _shown("coverage of `regions --best` under a shock that all targets share", region_shock.region_shock(seed))
     regions = best_regions.figures(seed)
-    mixed = [decisions.mixed_tables(seed, has_history=known) for known in (False, True)]
+    mixed = [*(decisions.mixed_tables(seed, has_history=known) for known in (False, True)), decisions.lone_pairs(seed)]
     figures = {
         "missed_cases": float(sum(not one.is_met for one in covered)),
         "worst_coverage_with_history": min(one.coverage for one in covered if one.case.has_history),

@@ -27,6 +27,8 @@ DECIDED = (Decision.FASTER, Decision.SLOWER)
 TABLE_PAIRS = 2_200
 TABLE_ROUNDS = 60
 NULL_TABLES = 10
+LONE_PAIRS = 1_200
+_DEVIATIONS = np.array([0.0, 0.0, 0.05, 0.7])
 _DRIFT = 0.3
 _MIXED_DRIFTS = (0.0, 0.1, 0.3, 0.3)
 _WEEK = HOURS * ROUNDS_PER_HOUR
@@ -66,6 +68,16 @@ class MixedTables:
     false: int
     wrong: int
 
+    @classmethod
+    def of(cls, effects: Reals, signs: Reals) -> "MixedTables":
+        """Count the signs of decisions, a row per table."""
+        is_equal = effects == 0
+        return cls(
+            decided=int(np.count_nonzero(signs)),
+            false=int(np.count_nonzero(signs[:, is_equal])),
+            wrong=int(np.count_nonzero(signs[:, ~is_equal] * np.sign(effects[~is_equal]) < 0)),
+        )
+
     @property
     def false_share_of_decisions_pct(self) -> float:
         """The percentage of decisions on equal pairs; 100 without a decision."""
@@ -81,15 +93,19 @@ class MixedTables:
 def mixed_tables(seed: int, *, has_history: bool) -> MixedTables:
     """Decide on mixed tables of pairs with different shares of drift."""
     chance = np.random.default_rng([seed, 7])
-    kind = np.arange(TABLE_PAIRS) % 4
-    effects = chance.normal(0, np.where(kind < 2, 0.0, np.where(kind == 2, 0.05, 0.7)))
+    effects = chance.normal(0, _DEVIATIONS[np.arange(TABLE_PAIRS) % 4])
     signs = np.stack([_table(chance, effects, drift, has_history=has_history) for drift in _MIXED_DRIFTS])
-    is_equal = effects == 0
-    return MixedTables(
-        decided=int(np.count_nonzero(signs)),
-        false=int(np.count_nonzero(signs[:, is_equal])),
-        wrong=int(np.count_nonzero(signs[:, ~is_equal] * np.sign(effects[~is_equal]) < 0)),
-    )
+    return MixedTables.of(effects, signs)
+
+
+def lone_pairs(seed: int, pairs: int = LONE_PAIRS) -> MixedTables:
+    """Decide on the pairs of a mixed table one by one without history, with a tenth of drift."""
+    chance = np.random.default_rng([seed, 9])
+    effects = chance.normal(0, _DEVIATIONS[np.arange(pairs) % 4])
+    here, there = (_latencies(drifting(0.1)(chance, pairs, TABLE_ROUNDS)) for _ in _REGIONS)
+    sides = (here, there * np.exp(effects)[:, None])
+    signs = np.concatenate([_signs([side[[pair]] for side in sides], None) for pair in range(pairs)])
+    return MixedTables.of(effects, signs[np.newaxis])
 
 
 def wrong_equivalent_pct(seed: int) -> float:
@@ -106,8 +122,12 @@ def _table(chance: np.random.Generator, effects: Reals, drift: float, *, has_his
     here, there = (_latencies(drifting(drift)(chance, len(effects), week + TABLE_ROUNDS)) for _ in _REGIONS)
     sides = [here, there * np.exp(effects)[:, None]]
     levels = [levels_of(side[:, :week]) for side in sides] if has_history else None
+    return _signs([side[:, week:] for side in sides], levels)
+
+
+def _signs(sides: Sequence[Reals], levels: Sequence[Levels] | None) -> Reals:
     sign_of = {Decision.FASTER: -1.0, Decision.SLOWER: 1.0}
-    return np.array([sign_of.get(found, 0.0) for found in _decided([side[:, week:] for side in sides], levels)])
+    return np.array([sign_of.get(found, 0.0) for found in _decided(sides, levels)])
 
 
 def _latencies(scores: Reals) -> Reals:

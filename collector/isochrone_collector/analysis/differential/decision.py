@@ -85,8 +85,9 @@ def margin_of(metric: Metric, rules: Iterable[MarginRule] = ()) -> Margin:
 
 _MAX_FALSE_SHARE = 0.05
 # The largest q-values of a decision while drift that is slower than the window is unknown. What is not seen hides a
-# difference more often than it makes one.
-_MAX_WITHOUT_HISTORY, _MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.04, 0.01
+# difference more often than it makes one. Few comparisons of few rounds do not show such drift together.
+_MAX_WITHOUT_HISTORY, _MAX_OF_FEW, _MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.04, 0.01, 0.01
+_FEW_COMPARISONS, _FEW_ROUNDS = 20, 200
 _US_PER_MS = 1000.0
 # Two decimals below 1, one below 10, none above.
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
@@ -171,7 +172,9 @@ def _objection(one: Comparison, decision: Decision) -> str:
         return lost
     if one.rounds.n < rounds_needed(one.rounds.decorrelation_rounds):
         return f"{size_in_words(one.shift, one.metric)} so far; {one.rounds.lack}"
-    q_value, largest = one.q_value, _MAX_WITHOUT_HISTORY
+    is_told = one.rounds.decorrelation_rounds is not None or one.rounds.n >= _FEW_ROUNDS
+    are_few = one.comparisons < _FEW_COMPARISONS and not is_told
+    q_value, largest = one.q_value, _MAX_OF_FEW if are_few else _MAX_WITHOUT_HISTORY
     if decision not in losses:
         q_value, largest = one.equivalence_q_value, _MAX_EQUIVALENCE_WITHOUT_HISTORY
     largest = _MAX_FALSE_SHARE if one.has_history else largest

@@ -258,8 +258,12 @@ async def test_a_plan_sets_the_smallest_difference_that_matters(world: World) ->
 
 async def test_a_region_may_be_mixed(world: World) -> None:
     """A region that is slower in most rounds although its median is lower is mixed, in differentials and in costs."""
-    for region, values in ((US, (100, 400, 600)), (SG, (300, 370, 800))):
-        cycle = [world.samples("a", range(place, 60, 3), ms * MS) for place, ms in enumerate(values)]
+    for region, values in ((US, (100, 600) * 4), (SG, (300, 800) * 4)):
+        # The ninth round is that of both medians.
+        cycle = [
+            world.samples("a", range(place, 60, 9), ms * MS)
+            for place, ms in enumerate((*values, 400 if region is US else 370))
+        ]
         await world.push(region, *cycle, world.samples("c", ALL))
     assert (await world.asked())["sim/a"].decision is Decision.MIXED
     _, cost = await world.costs(targets=("sim/a",))

@@ -286,10 +286,10 @@ def test_giving_up_early_is_not_fast(lost: int, start: int, decision: Decision, 
 
 def test_timeouts_beyond_the_baseline_count_against_a_region() -> None:
     """A region most of whose rounds time out beyond the baseline's values is slower."""
-    other = [60_000.0 * MS if place % 4 else 300 * MS + one for place, one in enumerate(noise(40, seed=8))]
-    base = [300 * MS + one for one in noise(40, seed=9)]
-    found = differential(series("us", base) + series("sg", other, limits=[place for place in range(40) if place % 4]))
-    assert (found.decision, found.n) == (Decision.SLOWER, 40)
+    other = [60_000.0 * MS if place % 4 else 300 * MS + one for place, one in enumerate(noise(60, seed=8))]
+    base = [300 * MS + one for one in noise(60, seed=9)]
+    found = differential(series("us", base) + series("sg", other, limits=[place for place in range(60) if place % 4]))
+    assert (found.decision, found.n) == (Decision.SLOWER, 60)
 
 
 def test_too_few_rounds_tell_how_many_were_left_out() -> None:

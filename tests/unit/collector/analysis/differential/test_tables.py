@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.truth.decisions import mixed_tables, null_tables_with_a_decision_pct, wrong_equivalent_pct
+from bench.truth.decisions import lone_pairs, mixed_tables, null_tables_with_a_decision_pct, wrong_equivalent_pct
 
 SEED = 5
 
@@ -27,3 +27,11 @@ def test_large_differences_are_decided_nevertheless(monkeypatch: pytest.MonkeyPa
 def test_equivalence_is_rarely_wrong_under_drift() -> None:
     """Pairs that differ by the margin are called equivalent in at most 5 %, a tenth of their variance being drift."""
     assert wrong_equivalent_pct(SEED) <= 5
+
+
+def test_pairs_alone_are_rarely_decided_wrongly() -> None:
+    """Of the decisions on pairs one by one, with a tenth of drift, at most 5 % are false, or have the wrong sign."""
+    found = lone_pairs(SEED, pairs=600)
+    assert found.decided > 40
+    assert found.false_share_of_decisions_pct <= 5
+    assert found.wrong_sign_pct <= 5
