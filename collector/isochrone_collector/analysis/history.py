@@ -44,9 +44,11 @@ _LONGEST_SHARE = 5
 _MEDIAN = "median"
 _PER_WINDOW = 1.5
 _MOST_COSINES = 6
-# Of drift with a memory of 24 of 168 hours, cosine j has 1 / (1 + (π·j/7)²) of the long-run variance: its spectrum
+_MANY_SERIES = 20
+_MOSTLY, _RARELY = 0.75, 0.2
+# Of drift with a memory of 48 of 168 hours, cosine j has 1 / (1 + (π·j/3.5)²) of the long-run variance: its spectrum
 # there by that at frequency 0. The variance by the slowest two is multiplied so that it holds for such a drift.
-_DAY_LONG = 2 / sum(1 / (1 + (pi * cosine / 7) ** 2) for cosine in (1, 2))
+_DAYS_LONG = 2 / sum(1 / (1 + (pi * cosine / 3.5) ** 2) for cosine in (1, 2))
 _Z = 1.959964
 
 
@@ -87,7 +89,7 @@ class Levels:
         cosines = (2 * count // lengths).clip(2, _MOST_COSINES)
         for terms in np.unique(cosines[enough & is_long]).tolist():
             rows = np.flatnonzero(enough & is_long & (cosines == terms))
-            found[rows] = _DAY_LONG * _long_run(self.values[rows], terms) / hours[rows]
+            found[rows] = _DAYS_LONG * _long_run(self.values[rows], terms) / hours[rows]
             freedom[rows] = terms
         noise = np.where(is_long, 0.0, self.noise / np.maximum(hours, 1.0))
         return VarianceInflation(ratio=np.maximum(found - noise, 0.0), freedom=freedom)
@@ -131,7 +133,10 @@ class History:
     levels: Mapping[Quantity, SeriesLevels] = field(default_factory=dict)
 
     def of(self, quantity: Quantity, wanted: Sequence[tuple[int, str]], hours: Reals) -> VarianceInflation:
-        """Return the variance of the level of windows of so many hours, in units of one request's; NaN if unknown."""
+        """Return the variance of the level of windows of so many hours, in units of one request's; NaN if unknown.
+
+        Episodes may be rarer than one a week. If most of 20 or more series had one, the week of the others missed them.
+        """
         known = self.levels.get(quantity)
         if known is None or not known.series:
             return VarianceInflation(ratio=np.full(len(wanted), np.nan), freedom=np.full(len(wanted), np.inf))
@@ -140,7 +145,9 @@ class History:
         share = np.nan_to_num(_row_means(levels.values))
         variance = share * (1 - share)
         ratio = np.divide(found.ratio, variance, out=np.where(np.isnan(found.ratio), np.nan, 0.0), where=variance > 0)
-        return replace(found, ratio=ratio)
+        had = _had_episode(levels.values)
+        is_usual = len(had) >= _MANY_SERIES and bool(2 * np.count_nonzero(had) > len(had))
+        return replace(found, ratio=np.where(is_usual & ~had, np.nan, ratio))
 
     def nearest(self, metric: Metric, wanted: Sequence[tuple[int, str]], limit: float) -> Integers:
         """Return, per series, the place in `SHARES` of the quantile of the week that is nearest to a limit above 0, on
@@ -238,6 +245,12 @@ def _long_run(values: Reals, terms: int) -> Reals:
     """Return the long-run variance of each row's known hours by so many cosines."""
     rows = [own[np.isfinite(own)] for own in values]
     return np.array([own.var() for own in rows]) * of_cosines(ragged(rows), terms).ratio
+
+
+def _had_episode(shares: Reals) -> Flags:
+    """Return which rows, of shares of values that are rarely exceeded, had two hours in a row that exceeded mostly."""
+    is_high = (shares >= _MOSTLY) & (_row_means(shares) < _RARELY)[:, np.newaxis]
+    return np.asarray((is_high[:, 1:] & is_high[:, :-1]).any(axis=1))
 
 
 def _windows(values: Reals, length: int) -> Reals:

@@ -47,6 +47,7 @@ GOALS = {
     "right_yes_of_routes_pct": at_least(90),
     "right_yes_without_week_pct": at_least(50),
     "p95_shown_coverage_pct": at_least(90),
+    "p95_worst_coverage_pct": at_least(90),
     "p95_at_least_coverage_pct": at_least(90),
     "p95_shown_pct": at_least(74.5),
     "month_coverage": at_least(0.9),

@@ -32,6 +32,7 @@ QUANTILE_ROWS = 500
 _TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
 _Z = 1.959964
 _MEDIAN = 0.5
+_FEW_SHOWN = 0.1
 REGION = "here"
 
 
@@ -113,14 +114,16 @@ def measured_standings(seed: int, cases: Sequence[Case] = RANKED_CASES) -> tuple
 
 
 def tails(covered: Sequence[Coverage]) -> dict[str, float]:
-    """Return figures of the tail cases: the coverage of all intervals that are shown, the worst coverage of lower
-    bounds, and the share of rows with an interval, of the usual series after 288 rounds with a week.
+    """Return figures of the tail cases: the coverage of all intervals that are shown, the worst one of series of
+    which a tenth have one, the worst coverage of lower bounds, and the share of rows with an interval, of the usual
+    series after 288 rounds with a week.
     """
     shown = np.array([one.shown for one in covered])
     held = np.array([one.shown * one.coverage if one.shown else 0.0 for one in covered])
     usual = [one.shown for one in covered if one.case.has_history and one.case.n > 60 and one.case.series in SERIES]
     return {
         "p95_shown_coverage_pct": 100 * float(held.sum() / shown.sum()),
+        "p95_worst_coverage_pct": 100 * min(one.coverage for one in covered if one.shown >= _FEW_SHOWN),
         "p95_at_least_coverage_pct": 100 * min(one.at_least for one in covered),
         "p95_shown_pct": 100 * float(np.mean(usual)),
     }

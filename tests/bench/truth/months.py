@@ -21,7 +21,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.leaderboard import Entry, standings
 from isochrone_collector.analysis.stats.arrays import Flags, Reals
-from isochrone_wire.answers import Metric
+from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Standing
 
 _ROWS = 300
@@ -33,17 +33,18 @@ _DAY = float(np.exp(-1 / (24 * ROUNDS_PER_HOUR)))
 
 _WORLDS: dict[str, Series] = {
     "independent": independent,
-    **{f"{100 * share:g} % drift of a day": drifting(share, _DAY) for share in (0.05, 0.2)},
+    **{f"{100 * share:g} % drift of a day": drifting(share, _DAY) for share in (0.05, 0.2, 0.5)},
 }
 
 
 def coverage(seed: int) -> dict[str, float]:
-    """Return the coverage of medians and of success, by world."""
+    """Return the coverage of success and of the medians that have an interval, by world."""
     found = {}
     for place, (name, series) in enumerate(_WORLDS.items()):
         values = series(np.random.default_rng([seed, 5, place]), _ROWS, _MONTH_HOURS * ROUNDS_PER_HOUR)
         lines = standings([_entry(row, own) for row, own in enumerate(values)], history=_history(values))
-        found[f"p50, {name}"] = float(np.mean([_holds_median(line) for line in lines]))
+        medians = [line.ttft_p50_us for line in lines if line.ttft_p50_us]
+        found[f"p50, {name}"] = float(np.mean([_holds(own, _MEDIAN_US) for own in medians if own.low is not None]))
         found[f"success, {name}"] = float(np.mean([_holds_success(line) for line in lines]))
     return found
 
@@ -86,11 +87,8 @@ def _levels(flags: Flags) -> SeriesLevels:
     )
 
 
-def _holds_median(line: Standing) -> bool:
-    found = line.ttft_p50_us
-    return (
-        found is not None and found.low is not None and found.high is not None and found.low <= _MEDIAN_US <= found.high
-    )
+def _holds(found: Quantile, truth: float) -> bool:
+    return (found.low or 0.0) <= truth <= (found.high or 0.0)
 
 
 def _holds_success(line: Standing) -> bool:

@@ -57,9 +57,9 @@ def test_windows_shorter_than_an_hour_vary_as_an_hour() -> None:
     assert levels.variances(np.full(400, 2.0 * HOURS)).ratio.mean() == pytest.approx(longest / 10, rel=0.15)
 
 
-@pytest.mark.parametrize(("days", "memory_hours"), [(2, 24), (7, 24), (30, 24), (30, 6), (30, 0.1)])
+@pytest.mark.parametrize(("days", "memory_hours"), [(2, 24), (7, 24), (30, 24), (30, 48), (30, 6), (30, 0.1)])
 def test_a_week_covers_the_level_of_longer_windows(days: int, memory_hours: float) -> None:
-    """A drift that lasts for a day moves the mean of a month more than 33 hours show: it was covered in 77 %."""
+    """A drift that lasts for days moves the mean of a month more than 33 hours show: one day was covered in 77 %."""
     levels = chained(2_000, float(np.exp(-1 / memory_hours)), hours=720)
     found = of(levels[:, -HOURS:]).variances(np.full(2_000, 24.0 * days))
     held = np.abs(levels[:, -24 * days :].mean(axis=1)) <= 1.96 * found.factor
@@ -172,6 +172,22 @@ def test_no_quantile_is_near_without_its_value() -> None:
     assert NO_HISTORY.nearest(Metric.TTFT, [(1, "us")], 200.0).tolist() == [-1]
     constant = told([100.0] * 4)
     assert [constant.nearest(Metric.TTFT, [(1, "us")], limit).tolist() for limit in (100.0, 101.0)] == [[0], [-1]]
+
+
+@pytest.mark.parametrize(("share", "had", "unknown"), [(0.05, 15, 5), (0.05, 9, 0), (0.5, 15, 0)])
+def test_a_week_without_the_episodes_of_the_others_is_unknown(share: float, had: int, unknown: int) -> None:
+    """If most of twenty series had an episode of hours, the others may have been lucky; if few had, they are steady.
+    Of values that are often exceeded, such hours are no episodes.
+    """
+    values = np.full((20, HOURS), share)
+    values[:had, 30:33] = 1.0
+    keys = [(row, "us") for row in range(20)]
+    series = SeriesLevels(
+        series={key: row for row, key in enumerate(keys)}, from_at=np.zeros(20, np.int64), levels=of(values)
+    )
+    quantity = above_quantile(Metric.TTFT, 0.95)
+    found = History(levels={quantity: series}).of(quantity, keys, np.full(20, 24.0)).ratio
+    assert np.flatnonzero(np.isnan(found)).tolist() == list(range(20 - unknown, 20))
 
 
 def test_a_repeated_quantile_with_nothing_above_it_says_nothing() -> None:
