@@ -261,10 +261,12 @@ def _evidence(
 
 
 def _is_no_chance(succeeded: Flags, run: int) -> bool:
-    """Return whether so many failures in a row are more than chance, given the share of failures before."""
-    before = max(len(succeeded) - run, 0)
-    failed = max(int((~succeeded).sum()) - run, 0)
-    return bool(((failed + 0.5) / (before + 1)) ** run <= _CHANCE)
+    """Return whether so many failures in a row are more than chance. Earlier failures in a row count as one: an outage
+    says nothing about how often single requests fail.
+    """
+    before = succeeded[: max(len(succeeded) - run, 0)]
+    begun = int((before[:-1] & ~before[1:]).sum()) + int(len(before) and not before[0])
+    return bool(((begun + 0.5) / (len(before) + 1)) ** run <= _CHANCE)
 
 
 def _throttled(own: ProbeTable, rules: Rules) -> float:
