@@ -10,6 +10,7 @@ for the whole window.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,7 @@ def _evidence(
     rtt_us = of.own.rtt_us[~np.isnan(of.own.rtt_us)]
     answered = of.own.round_at[of.own.kind == Kind.OK]
     just_failed = bool(local_runs) and min(local_runs) > 0 and _is_no_chance(of.succeeded, sum(local_runs))
+    throttled, throttled_high = _throttled(of.own, rules)
     in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=of.own.members[of.member],
@@ -255,7 +257,8 @@ def _evidence(
         censored=_bucket_counts(limits),
         goodput=in_time.goodput if has_limits(slo) else None,
         goodput_n_eff=in_time.n_eff,
-        throttled=_throttled(of.own, rules),
+        throttled=throttled,
+        throttled_high=throttled_high,
         **quantiles,
     )
 
@@ -269,12 +272,17 @@ def _is_no_chance(succeeded: Flags, run: int) -> bool:
     return bool(((begun + 0.5) / (len(before) + 1)) ** run <= _CHANCE)
 
 
-def _throttled(own: ProbeTable, rules: Rules) -> float:
-    """Return the share of the rounds of the short window that were throttled; 0 for a few of them."""
+def _throttled(own: ProbeTable, rules: Rules) -> tuple[float, float]:
+    """Return the share of the rounds of the short window that were throttled, and one standard error more; 0 for a few
+    of them.
+    """
     recent = own.where(own.round_at > own.round_at.max(initial=0) - rules.short_us)
     throttled = int((recent.kind == Kind.THROTTLED).sum())
     asked = int((recent.kind != Kind.SKIPPED).sum())
-    return throttled / asked if throttled >= rules.failures_in_a_row else 0.0
+    if throttled < rules.failures_in_a_row:
+        return 0.0, 0.0
+    share = throttled / asked
+    return share, min(share + sqrt(share * (1 - share) / asked), 1.0)
 
 
 def _requests(own: ProbeTable, slo: Slo) -> Requests:

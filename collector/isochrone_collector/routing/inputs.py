@@ -95,7 +95,8 @@ class Evidence:
     with an answer. `coverage` is the share of due rounds with a sent probe. `goodput` is the share of requests that
     kept the limits of the objective (`goodput_n_eff` is their effective number), and `answer_…` the time to the last
     token of an answer of the length that the objective names. `throttled` is the share of the recent rounds that the
-    provider refused because of their rate. `success` and `goodput` are of this window, `long_run` has both beyond it.
+    provider refused because of their rate, and `throttled_high` one standard error more. `success` and `goodput` are of
+    this window, `long_run` has both beyond it.
     """
 
     target: str
@@ -122,6 +123,7 @@ class Evidence:
     answer_p50_us: Quantile | None = None
     answer_p95_us: Quantile | None = None
     throttled: float = 0.0
+    throttled_high: float = 0.0
     long_run: LongRun = field(default_factory=LongRun)
 
     @property

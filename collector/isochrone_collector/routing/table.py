@@ -18,7 +18,7 @@ from isochrone_collector.routing.objective import (
 from isochrone_collector.routing.parallel_requests import race_set
 from isochrone_collector.routing.present_levels import Present, followed
 from isochrone_collector.routing.switch import State, breaks_alone, fast_limit_us, waits_us, written
-from isochrone_collector.routing.weights import UNASSIGNED
+from isochrone_collector.routing.weights import UNASSIGNED, caps
 from isochrone_wire import durations
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.routes import ChangeKind, Hedge, Provenance, RaceSet, RouteState, RouteTable
@@ -193,7 +193,7 @@ def _outcome(inputs: Inputs, decision: Decision, ranked: Sequence[str]) -> Itera
         reasons = [f"the plan allows {cap:.0%}"] if cap < 1 else []
         reasons += [f"{throttled:.0%} of its recent requests were throttled"] if throttled else []
         if reasons:
-            yield f"share of {target}: at most {cap * (1 - throttled):.0%}, {' and '.join(reasons)}"
+            yield f"share of {target}: at most {caps(inputs)[target]:.0%}, {' and '.join(reasons)}"
     if hedge := next((entry.hedge for entry in decision.entries if entry.hedge), None):
         yield _hedge(hedge)
     if race := _race_of(inputs, decision):

@@ -26,7 +26,7 @@ def planned_caps(inputs: Inputs) -> Weights:
 
 def caps(inputs: Inputs) -> Weights:
     """Return the largest share of each member by the plan and by the throttling of its recent requests."""
-    return {target: cap * (1.0 - inputs.of(target).throttled) for target, cap in planned_caps(inputs).items()}
+    return {target: cap * (1.0 - inputs.of(target).throttled_high) for target, cap in planned_caps(inputs).items()}
 
 
 def wanted_weights(inputs: Inputs, sharing: Sequence[str], others: Sequence[str]) -> Weights:

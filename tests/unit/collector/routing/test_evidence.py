@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import asdict, fields, replace
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -221,18 +222,19 @@ def test_goodput_is_the_share_of_requests_that_keep_every_limit(kinds: str, slo:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "throttled"),
+    ("kinds", "throttled", "high"),
     [
-        ("+" * 20, 0.0),
-        ("+" * 18 + "tt", 0.0),  # too few to say
-        ("+" * 8 + "tttt" + "+" * 6, 0.4),  # four of the ten of the short window
-        ("t" * 10 + "+" * 10, 0.0),  # long ago
-        ("+" * 10 + "t" * 10, 1.0),
+        ("+" * 20, 0.0, 0.0),
+        ("+" * 18 + "tt", 0.0, 0.0),  # too few to say
+        ("+" * 8 + "tttt" + "+" * 6, 0.4, 0.4 + sqrt(0.4 * 0.6 / 10)),  # four of the ten of the short window
+        ("t" * 10 + "+" * 10, 0.0, 0.0),  # long ago
+        ("+" * 10 + "t" * 10, 1.0, 1.0),
     ],
 )
-def test_throttling_is_the_share_of_the_recent_rounds(kinds: str, throttled: float) -> None:
+def test_throttling_is_the_share_of_the_recent_rounds(kinds: str, throttled: float, high: float) -> None:
     """Refusals because of the rate count in the short window, which is ten rounds here, and from three on."""
-    assert gathered(seen(*course(0, 7, kinds))).throttled == throttled
+    found = gathered(seen(*course(0, 7, kinds)))
+    assert (found.throttled, found.throttled_high) == pytest.approx((throttled, high))
 
 
 def test_an_answer_is_estimated_per_request() -> None:
