@@ -33,6 +33,7 @@ _ROUND_NOISE = ((0.0, 0.0, 0.65), (1.0, 0.5, 0.2), (1.0, 0.8, 0.13), (1.0, 0.97,
 # The same for drift of hours: its correlation is that after `_DRIFT_STEP_US`.
 _DRIFT = (0.5, 0.97, 0.01)
 _DRIFT_STEP_US = 300 * SECOND_US
+_SHAPE = (len(_ROUND_NOISE) + 1, len(_HAZARDS), len(LEVELS))
 # From the end of a probe to its sample's arrival.
 _DELIVERY_US = 10 * SECOND_US
 
@@ -42,18 +43,25 @@ _PRIOR_ROUNDS = 60.0
 # The weight of a round's evidence halves in 693 rounds.
 _KEPT = 0.999
 _LEAST_WEIGHT, _UNLIKELY = -16.0, -9.0
-# Outliers: their share, their standard deviation in units of that of the noise, and at least.
-_OUTLIERS, _WIDE, _WIDEST = 0.03, 5.0, 1.0
+# Outliers of the values that white noise explains: their share, their standard deviation in units of that of the noise,
+# and at least. Autocorrelated noise explains values far off by its past: it has fewer outliers.
+_OUTLIERS: Reals = np.array([0.03, 0.003, 0.001, 0.001, 0.03])[:, np.newaxis, np.newaxis]
+_WIDE, _WIDEST = 5.0, 1.0
 _MOST_DEVIATIONS = 3.0
 # The median of |x| of a normal x, squared, times 2 for a difference.
 _MAD_TO_VARIANCE = 0.6745**2 * 2
 _LEAST_DEVIATION = 0.01
+# The variance of the noise is an average over so many rounds: a window alone knows it to a third.
+_VARIANCE_ROUNDS = 300.0
 _SCARCE_ROUNDS, _UNKNOWN_DEVIATION = 4.0, 0.3
 # Levels drift if they change often, by little: if the weights of hazards above `_OFTEN`, and of a part of those above
 # `_SELDOM`, add up to more than `_FEW`, fully from `_MOST` on; and if the root mean square of the levels is less than
-# `_LARGE`, fully below `_SMALL`.
+# `_LARGE`, fully below `_SMALL`. Products of differences `_LAGS` rounds apart show that, as noise is forgotten by then;
+# they are averaged over days, count from the round `_FEWEST` on, and fully from `_ENOUGH` on.
 _OFTEN, _SELDOM, _MOST, _FEW = 1 / 60, 1 / 180, 0.7, 0.3
-_SMALL, _LARGE = 0.22, 0.32
+_SMALL, _LARGE = 0.22, 0.28
+_LAGS, _PRODUCTS_KEPT, _MOST_DIFFERENCE = (4, 5, 6), 0.9997, 1.5
+_FEWEST, _ENOUGH = 100.0, 250.0
 # The lead that is needed then, beyond the usual margin.
 _CAUTION = 0.45
 # The least probability of a lead, and how much more the first rounds need.
@@ -63,16 +71,19 @@ _LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 144.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentLevels:
     """The state of the filter after all rounds before `until_at`, the last of them at `observed_at`. `weights` are the
-    logarithms of the weights of the hypotheses (kinds of noise by hazards), `visits` the rounds spent at each level.
-    `pairs` maps the left and the right member to the probabilities of the levels and the present deviations, by
-    hypothesis, packed as bytes.
+    logarithms of the weights of the hypotheses (kinds of noise by hazards), `visits` the rounds spent at each level;
+    `products` are the rounds whose difference was multiplied by earlier ones, and the sum of these. `pairs` maps the
+    left and the right member to the probabilities of the levels and the present deviations, by likely kind of noise and
+    hazard, packed as bytes, and `variances` to half the variance of the differences between successive rounds.
     """
 
     until_at: int = 0
     observed_at: int = 0
     weights: tuple[float, ...] = ()
     visits: tuple[float, ...] = ()
+    products: tuple[float, float] = (0.0, 0.0)
     pairs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    variances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +107,25 @@ class Present:
 
 def followed(before: PresentLevels, inputs: Inputs) -> tuple[PresentLevels, Present]:
     """Return the state after the settled rounds, to which no sample will be added any more, and the present levels. A
-    state from the future is of a clock that was ahead, and is dropped.
+    state from the future, of a clock that was ahead, or of other hypotheses is dropped.
     """
     if before.until_at > inputs.at:
         before = PresentLevels()
+    if (len(before.weights), len(before.visits)) != (_SHAPE[0] * _SHAPE[1], len(LEVELS)):
+        before = PresentLevels(until_at=before.until_at)
     pairs = list(combinations(sorted(target.name for target in inputs.targets), 2))
     slot_us = max(target.every_us for target in inputs.targets)
     slots, differences = _differences(inputs.joint, pairs, slot_us)
     until_at = max(_settled_until(inputs, slot_us), before.until_at)
-    current = _Filter(before, pairs, slot_us, _variances(differences))
     settled = slots * slot_us < until_at
-    current.observe(slots, differences, settled & (slots * slot_us >= before.until_at))
-    state = before if until_at == before.until_at else current.packed(until_at)
+    fresh = settled & (slots * slot_us >= before.until_at)
+    variances = _averaged(before, pairs, _variances(differences), rounds=int(fresh.sum()))
+    current = _Filter(before, pairs, slot_us, variances)
+    current.observe(slots, differences, fresh)
+    products = _products(before.products, differences, fresh)
+    state = before if until_at == before.until_at else current.packed(until_at, products, variances)
     current.observe(slots, differences, ~settled)
-    return state, current.present(np.asarray(np.isfinite(differences).any(axis=0)))
+    return state, current.present(np.asarray(np.isfinite(differences).any(axis=0)), products)
 
 
 def _settled_until(inputs: Inputs, slot_us: int) -> int:
@@ -155,36 +171,74 @@ def _variances(differences: Reals) -> Reals:
     return found
 
 
-class _Filter:
-    """The filter over pairs, kinds of noise, hazards and levels."""
+def _averaged(
+    before: PresentLevels, pairs: Sequence[tuple[str, str]], variances: Reals, *, rounds: int
+) -> dict[tuple[str, str], float]:
+    """Return the variances by pair, averaged with those before the fresh rounds."""
+    share = rounds / min(sum(before.visits) + rounds, _VARIANCE_ROUNDS) if rounds else 0.0
+    known = [before.variances.get(left, {}).get(right) for left, right in pairs]
+    return {
+        pair: old * (new / old) ** share if old else new
+        for pair, old, new in zip(pairs, known, variances.tolist(), strict=True)
+    }
 
-    def __init__(self, before: PresentLevels, pairs: Sequence[tuple[str, str]], slot_us: int, variances: Reals) -> None:
+
+def _products(before: tuple[float, float], differences: Reals, fresh: Flags) -> tuple[float, float]:
+    """Return the rounds and the sum of products with those of the fresh rounds."""
+    near = np.clip(differences, -_MOST_DIFFERENCE, _MOST_DIFFERENCE)
+    found = np.concatenate([(near[lag:] * near[:-lag])[fresh[lag:]].ravel() for lag in _LAGS])
+    found = found[~np.isnan(found)]
+    rounds = int(fresh.sum()) if len(found) else 0
+    kept = _PRODUCTS_KEPT**rounds
+    return kept * before[0] + rounds, kept * before[1] + (rounds * float(found.mean()) if rounds else 0.0)
+
+
+class _Filter:
+    """The filter over pairs, kinds of noise, hazards and levels. Unlikely kinds of noise are left out; as evidence is
+    forgotten, they become likely enough to be tried again.
+    """
+
+    def __init__(
+        self,
+        before: PresentLevels,
+        pairs: Sequence[tuple[str, str]],
+        slot_us: int,
+        variances: Mapping[tuple[str, str], float],
+    ) -> None:
         share, kept, weight = _DRIFT
         drift = (share, kept ** (slot_us / _DRIFT_STEP_US), weight)
-        share, self._kept, weight = np.array([*_ROUND_NOISE, drift]).T
+        share, kept, weight = np.array([*_ROUND_NOISE, drift]).T
+        self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
+        self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
+        self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
+        self._likely = _are_likely(self._weights)
+        share, self._kept = share[self._likely], kept[self._likely]
         predicted, gain = _steady(share, self._kept)
         # `variances` are half the variance of differences between successive rounds: less than that of the noise.
         scale = 1 / (1 - share * self._kept)
-        variance = np.outer(variances, scale * predicted)[..., np.newaxis, np.newaxis]
+        variance = np.outer([variances[pair] for pair in pairs], scale * predicted)[..., np.newaxis, np.newaxis]
         self._deviation = np.sqrt(variance + _WITHIN)
         self._wide = np.maximum(_WIDE, _WIDEST / self._deviation)
-        self._gain = gain[:, np.newaxis, np.newaxis]
-        self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
-        if (len(before.weights), len(before.visits)) != (self._prior.size, len(LEVELS)):
-            before = PresentLevels(until_at=before.until_at)
-        self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
-        self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
+        self._gain, self._outliers = gain[:, np.newaxis, np.newaxis], _OUTLIERS[self._likely]
         self._members = len({name for pair in pairs for name in pair})
         self._pairs, self._slot_us, self._observed_at = pairs, slot_us, before.observed_at
         shape = (len(pairs), len(share), len(_HAZARDS), len(LEVELS))
         self._levels, self._deviations = np.empty(shape), np.zeros(shape)
+        self._levels[:] = self._jumps()
         for place, (left, right) in enumerate(pairs):
-            known = before.pairs.get(left, {}).get(right)
-            self._levels[place] = self._jumps()
-            if known and len(known) == _packed_length(shape[1:]):
-                levels, self._deviations[place] = _unpacked(known, shape[1:])
-                is_known = levels.any(axis=-1)
-                self._levels[place, is_known] = levels[is_known] / levels[is_known].sum(axis=-1, keepdims=True)
+            if (known := before.pairs.get(left, {}).get(right)) is not None:
+                self._restore(place, known)
+
+    def _restore(self, place: int, known: str) -> None:
+        """Restore the levels of a pair; a kind of noise that was left out begins with the mean of the others."""
+        if len(known) != _packed_length(_SHAPE):
+            return
+        levels, deviations = (of[self._likely] for of in _unpacked(known, _SHAPE))
+        is_known = levels.any(axis=-1)
+        if is_known.any():
+            levels[~is_known] = levels[is_known].mean(axis=0)
+            self._levels[place] = levels / levels.sum(axis=-1, keepdims=True)
+            self._deviations[place] = deviations
 
     def _jumps(self) -> Reals:
         """Return the probabilities of the levels after a jump: as often as they were visited, in either direction."""
@@ -211,7 +265,7 @@ class _Filter:
         observed = np.where(seen, differences, 0.0)[:, np.newaxis, np.newaxis, np.newaxis]
         score = (observed - LEVELS - deviations) / self._deviation
         is_seen = seen[:, np.newaxis, np.newaxis, np.newaxis]
-        likelihood = np.where(is_seen, _likelihood(score, self._wide) / self._deviation, 1.0)
+        likelihood = np.where(is_seen, _likelihood(score, self._wide, self._outliers) / self._deviation, 1.0)
         correction = self._gain * self._deviation * np.clip(score, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
         self._deviations = deviations + np.where(is_seen, correction, 0.0)
         levels = levels * likelihood
@@ -221,43 +275,64 @@ class _Filter:
         self._learn(np.log(evidence).sum(axis=0) * 2 / self._members, seen)
 
     def _learn(self, evidence: Reals, seen: Flags) -> None:
-        weights = _KEPT * (self._weights - self._prior) + self._prior + evidence
+        weights = _KEPT * (self._weights - self._prior) + self._prior
+        before = np.logaddexp.reduce(weights[self._likely], axis=None)
+        weights[self._likely] += evidence
+        # The kinds that are left out neither gain nor lose.
+        weights[~self._likely] += np.logaddexp.reduce(weights[self._likely], axis=None) - before
         weights = np.maximum(weights - weights.max(), _LEAST_WEIGHT)
         self._weights = weights - np.logaddexp.reduce(weights, axis=None)
         self._visits = _KEPT * self._visits + self._probabilities()[seen].mean(axis=0)
 
     def _probabilities(self) -> Reals:
-        return np.asarray(np.einsum("nh,pnhk->pk", np.exp(self._weights), self._levels))
+        weights = np.exp(self._weights[self._likely])
+        return np.asarray(np.einsum("nh,pnhk->pk", weights / weights.sum(), self._levels))
 
-    def present(self, known: Flags) -> Present:
+    def present(self, known: Flags, products: tuple[float, float]) -> Present:
         """Return the present levels of the known pairs."""
-        weights, probabilities = np.exp(self._weights), self._probabilities()
+        rounds, total = products
         # If one of m members differs, only 2 of m pairs show it.
-        spread = np.sqrt(self._members / 2 * (self._jumps() @ LEVELS**2))
+        spread = np.sqrt(max(self._members / 2 * total / max(rounds, 1.0), 0.0))
         is_small = _part(spread, none=_LARGE, whole=_SMALL)
-        is_often = _part(weights.sum(axis=0) @ _ARE_OFTEN, none=_FEW, whole=_MOST)
+        is_known = _part(rounds, none=_FEWEST, whole=_ENOUGH)
+        is_often = _part(np.exp(self._weights).sum(axis=0) @ _ARE_OFTEN, none=_FEW, whole=_MOST)
+        probabilities = self._probabilities()
         rows = {pair: place for place, pair in enumerate(self._pairs) if known[place]}
         return Present(
             rows=rows,
             probabilities=probabilities / probabilities.sum(axis=1, keepdims=True),
-            caution=float(_CAUTION * is_small * is_often),
+            caution=float(_CAUTION * is_small * is_known * is_often),
             likely=float(_LIKELY + _LIKELIER * np.exp(-self._visits.sum() / _YOUNG_ROUNDS)),
         )
 
-    def packed(self, until_at: int) -> PresentLevels:
-        """Return the state, without the levels of unlikely kinds of noise."""
+    def packed(
+        self, until_at: int, products: tuple[float, float], variances: Mapping[tuple[str, str], float]
+    ) -> PresentLevels:
+        """Return the state, without the levels of kinds of noise that have become unlikely."""
         pairs: dict[str, dict[str, str]] = {}
-        is_likely = (self._weights.max(axis=1) >= _UNLIKELY)[:, np.newaxis, np.newaxis]
-        kept = np.where(is_likely, self._levels, 0.0)
-        for (left, right), levels, deviations in zip(self._pairs, kept, self._deviations, strict=True):
-            pairs.setdefault(left, {})[right] = _packed(levels, deviations)
+        levels, deviations = (np.zeros((len(self._pairs), *_SHAPE)) for _ in range(2))
+        kept = _are_likely(self._weights)[self._likely, np.newaxis, np.newaxis]
+        levels[:, self._likely], deviations[:, self._likely] = np.where(kept, self._levels, 0.0), self._deviations
+        for place, (left, right) in enumerate(self._pairs):
+            pairs.setdefault(left, {})[right] = _packed(levels[place], deviations[place])
+        rounded: dict[str, dict[str, float]] = {}
+        for (left, right), variance in variances.items():
+            rounded.setdefault(left, {})[right] = float(f"{variance:.4g}")
         return PresentLevels(
             until_at=until_at,
             observed_at=self._observed_at,
             weights=tuple(np.round(self._weights, 4).ravel().tolist()),
             visits=tuple(np.round(self._visits, 3).tolist()),
+            products=(round(products[0], 3), round(products[1], 4)),
             pairs=pairs,
+            variances=rounded,
         )
+
+
+def _are_likely(weights: Reals) -> Flags:
+    """Return which kinds of noise are not much less likely than the likeliest one."""
+    most = weights.max(axis=1)
+    return np.asarray(most >= most.max() + _UNLIKELY)
 
 
 def _steady(share: Reals, kept: Reals) -> tuple[Reals, Reals]:
@@ -270,15 +345,15 @@ def _steady(share: Reals, kept: Reals) -> tuple[Reals, Reals]:
     return ahead + white, ahead / (ahead + white)
 
 
-def _part(value: Reals, *, none: float, whole: float) -> Reals:
+def _part(value: Reals | float, *, none: float, whole: float) -> Reals:
     """Return how far a value is on the way from `none`, 0, to `whole`, 1."""
-    return np.clip((value - none) / (whole - none), 0.0, 1.0)
+    return np.asarray(np.clip((value - none) / (whole - none), 0.0, 1.0))
 
 
-def _likelihood(score: Reals, wide: Reals) -> Reals:
-    """Return the density of a standardized normal with outliers that are so much wider, up to a factor."""
+def _likelihood(score: Reals, wide: Reals, outliers: Reals) -> Reals:
+    """Return the density of a standardized normal with a share of outliers that are so much wider, up to a factor."""
     square = -score * score / 2
-    return np.asarray((1 - _OUTLIERS) * np.exp(square) + _OUTLIERS / wide * np.exp(square / wide**2) + 1e-12)
+    return np.asarray((1 - outliers) * np.exp(square) + outliers / wide * np.exp(square / wide**2) + 1e-12)
 
 
 def _prior() -> Reals:

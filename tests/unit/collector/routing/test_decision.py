@@ -48,8 +48,7 @@ a counts as 437 ms: 350 ms for its median, 50 ms for its p95 beyond the limit, \
 b counts as 387 ms: 350 ms for its median, 37 ms for failures: its success may be as low as 96.3%
 hard: a does not fail
 a against b: slower by 60 ms [30, 90] over 1h
-soft: no, b is now ahead, by 0 ms as expected and 50% sure, of a; needed 24 ms and 77%, more than the usual \
-20 ms as the levels may drift; level 100% sure
+soft: no, b is now ahead, by 0 ms as expected and 50% sure, of a; needed 20 ms and 77%; level 100% sure
 decided (ramp): weights move towards a, b
 weights: a 75.0% (rank 1), b 25.0% (rank 1)
 hedge with b: no, too late to win: what is left of the objective after the delay is less than its median
@@ -453,7 +452,7 @@ NAMES = ("a", "b", "c")
 def inputs(shares: dict[str, float] | None = None, throttled: dict[str, float] | None = None) -> Inputs:
     """Three members with these largest shares, of which some throttle."""
     known = [
-        replace(evidence(name, 350 + place), throttled=(throttled or {}).get(name, 0.0))
+        replace(evidence(name, 350 + place), throttled_high=(throttled or {}).get(name, 0.0))
         for place, name in enumerate(NAMES)
     ]
     return inputs_for(*known, route=Route(name="r", members=NAMES, max_share=shares or {}))
