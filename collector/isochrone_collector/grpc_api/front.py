@@ -169,8 +169,10 @@ class _Tunnel(_Side):
             self._refuse(str(error))
             return
         self.other = server
-        if self.transport.is_closing():
+        if self.closed.done():
+            # Closed before there was anything to forget.
             server.transport.abort()
+            self._front.forget(self._peer)
         self.transport.resume_reading()
 
     def admit(self) -> None:
