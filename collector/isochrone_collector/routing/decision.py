@@ -36,6 +36,7 @@ from isochrone_collector.routing.weights import (
     surrendered,
     transfer,
     wanted_weights,
+    within_caps,
     within_plan,
 )
 from isochrone_wire.durations import DAY_US
@@ -224,6 +225,7 @@ def _weighted(inputs: Inputs, present: Present, state: State, sharing: Sequence[
     held = [target for target in sorted(state.epoch_weights) if target != UNASSIGNED]
     stranded = [target for target in held if target not in state.order or target in failing]
     begun = transfer(state.epoch_weights, stranded, sharing[0]) if stranded else state.epoch_weights
+    begun = within_caps(inputs, begun, [*sharing, *others]) if begun else begun
     led = surrendered(begun, wanted, _led(inputs, present, sharing[0], others))
     weights = within_plan(inputs, ramp(led, wanted, step=inputs.rules.ramp), [*sharing, *others])
     moved = f"{', '.join(stranded)} cannot take its share" if stranded else f"weights move towards {', '.join(sharing)}"

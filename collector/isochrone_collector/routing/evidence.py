@@ -33,6 +33,8 @@ _SHARE = 0.95
 _SHARES = (0.5, _SHARE)
 # The greatest probability with which the last probes failed by chance.
 _CHANCE = 1e-3
+# The 95th percentile of the normal distribution.
+_ONE_SIDED = 1.645
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
 _AROUND = 5
 # By `Kind`.
@@ -273,8 +275,8 @@ def _is_no_chance(succeeded: Flags, run: int) -> bool:
 
 
 def _throttled(own: ProbeTable, rules: Rules) -> tuple[float, float]:
-    """Return the share of the rounds of the short window that were throttled, and one standard error more; 0 for a few
-    of them.
+    """Return the share of the rounds of the short window that were throttled, and its upper bound, one-sided at 95 %; 0
+    for a few of them.
     """
     recent = own.where(own.round_at > own.round_at.max(initial=0) - rules.short_us)
     throttled = int((recent.kind == Kind.THROTTLED).sum())
@@ -282,7 +284,7 @@ def _throttled(own: ProbeTable, rules: Rules) -> tuple[float, float]:
     if throttled < rules.failures_in_a_row:
         return 0.0, 0.0
     share = throttled / asked
-    return share, min(share + sqrt(share * (1 - share) / asked), 1.0)
+    return share, min(share + _ONE_SIDED * sqrt(share * (1 - share) / asked), 1.0)
 
 
 def _requests(own: ProbeTable, slo: Slo) -> Requests:

@@ -95,7 +95,7 @@ class Evidence:
     with an answer. `coverage` is the share of due rounds with a sent probe. `goodput` is the share of requests that
     kept the limits of the objective (`goodput_n_eff` is their effective number), and `answer_…` the time to the last
     token of an answer of the length that the objective names. `throttled` is the share of the recent rounds that the
-    provider refused because of their rate, and `throttled_high` one standard error more. `success` and `goodput` are of
+    provider refused because of their rate, and `throttled_high` its upper bound (95 %). `success` and `goodput` are of
     this window, `long_run` has both beyond it.
     """
 

@@ -35,7 +35,12 @@ def wanted_weights(inputs: Inputs, sharing: Sequence[str], others: Sequence[str]
     """
     equal = dict.fromkeys(sharing, 1.0 / len(sharing) - 1.0 / _UNITS)
     equal[sharing[0]] += len(sharing) / _UNITS
-    return _within(equal, [*sharing, *others], (caps(inputs), planned_caps(inputs)))
+    return within_caps(inputs, equal, [*sharing, *others])
+
+
+def within_caps(inputs: Inputs, weights: Mapping[str, float], order: Sequence[str]) -> Weights:
+    """Move what is beyond the caps of the plan and of throttling to the members of `order` that have room."""
+    return _within(weights, order, (caps(inputs), planned_caps(inputs)))
 
 
 def within_plan(inputs: Inputs, weights: Mapping[str, float], order: Sequence[str]) -> Weights:

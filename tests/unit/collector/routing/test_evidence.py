@@ -226,7 +226,7 @@ def test_goodput_is_the_share_of_requests_that_keep_every_limit(kinds: str, slo:
     [
         ("+" * 20, 0.0, 0.0),
         ("+" * 18 + "tt", 0.0, 0.0),  # too few to say
-        ("+" * 8 + "tttt" + "+" * 6, 0.4, 0.4 + sqrt(0.4 * 0.6 / 10)),  # four of the ten of the short window
+        ("+" * 8 + "tttt" + "+" * 6, 0.4, 0.4 + 1.645 * sqrt(0.4 * 0.6 / 10)),  # four of the ten of the short window
         ("t" * 10 + "+" * 10, 0.0, 0.0),  # long ago
         ("+" * 10 + "t" * 10, 1.0, 1.0),
     ],
