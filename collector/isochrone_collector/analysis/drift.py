@@ -324,8 +324,8 @@ class SeriesState:
         counted = self._counted(exact, limits)
         begin = int(np.searchsorted(counted[0], first_at // HOUR_US * HOUR_US))
         self._update_hours(*_chosen(counted, slice(begin, None)), limited=limits[0])
-        self._exact, self._limits = _newest(exact), _newest(limits)
-        self.rounds, self.values = self._exact if counted is exact else _newest(counted)
+        self._exact, self._limits = _last(exact), _last(limits)
+        self.rounds, self.values = self._exact if counted is exact else _last(counted)
 
     def _counted(self, exact: _Values, limits: _Values) -> _Values:
         """Return the exact values, and the limits above the level between the changes around them: the median of the
@@ -418,6 +418,6 @@ def _chosen(values: _Values, places: Flags | slice) -> _Values:
     return values[0][places], values[1][places]
 
 
-def _newest(values: _Values) -> _Values:
+def _last(values: _Values) -> _Values:
     # Copies, because a slice would keep the whole array alive.
     return values[0][-MAX_ROUNDS:].copy(), values[1][-MAX_ROUNDS:].copy()
