@@ -16,15 +16,17 @@ from isochrone_collector.cli import health_checks
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.disk_space import DiskSpace
-from isochrone_collector.errors import CollectorError
+from isochrone_collector.errors import CollectorError, SettingsError
 from isochrone_collector.server.certificates import switch_at
 from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT
 from isochrone_collector.store import diagnostics
+from isochrone_collector.store.audit import NO_ENTRY, Head
 from isochrone_collector.store.postgres import embedded
 from isochrone_common.address import Address
 from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
+from isochrone_common.files import replace_file
 from isochrone_common.local_socket import data_dir_of
 from isochrone_common.trust import presented_certificate
 from isochrone_wire import __version__, codec
@@ -120,12 +122,28 @@ def _database(database_url: str | None, data_dir: Path) -> Iterator[CheckResult]
         hint = "start `isochrone-collector serve`, which starts it, or pass --database-url"
         yield fail("database", f"no embedded PostgreSQL runs over {data_dir}", hint)
         return
+    file = data_dir / "audit.head"
     try:
-        facts = diagnostics.facts(conninfo)
+        known = _known_entry(file)
+        facts = diagnostics.facts(conninfo, known_entry=known)
     except CollectorError as error:
         yield fail("database", str(error), error.hint)
         return
     yield from health_checks.judge_database(facts, now_at=now_at())
+    if facts.audit is not None and facts.audit.is_whole and os.access(data_dir, os.W_OK):
+        head = facts.audit.head
+        replace_file(file, f"{head.id} {head.hash.hex()}\n".encode(), mode=0o644)
+
+
+def _known_entry(file: Path) -> Head:
+    """Return the newest entry of the audit trail at the last check."""
+    try:
+        number, _, found = file.read_text().strip().partition(" ")
+        return Head(id=int(number), hash=bytes.fromhex(found))
+    except FileNotFoundError:
+        return NO_ENTRY
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot read {file}: {error}", hint="run this as the collector's user") from error
 
 
 def _collector(client: OperatorClient, data_dir: Path) -> Iterator[CheckResult]:

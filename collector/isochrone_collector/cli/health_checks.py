@@ -56,6 +56,7 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
         yield _jobs(facts.failing_jobs, now_at=now_at)
         yield _summaries(facts.summarised_until, now_at=now_at)
         yield _plan(facts.plan_version, facts.plan_key)
+    yield from _audit(facts)
     yield _clock(facts.clock_offset_us, facts.clock_uncertainty_us)
 
 
@@ -229,6 +230,20 @@ def _plan(version: int, key: str | None) -> CheckResult:
         return warn("plan", "none has been applied yet", "isochrone-collector apply plan.yaml")
     signature = {None: "", "": ", not signed"}.get(key, f", signed with {key}")
     return ok("plan", f"{version} in force{signature}")
+
+
+def _audit(facts: DatabaseFacts) -> Iterator[CheckResult]:
+    chain = facts.audit
+    if chain is None:
+        return
+    hint = "compare it with a backup; after a restore remove audit.head in the data folder: docs/security.md"
+    if chain.broken_id is not None:
+        yield fail("audit", f"entry {chain.broken_id} does not follow the one before it: entries were changed", hint)
+    elif not chain.has_known:
+        yield fail("audit", "the newest entry of the last check is gone or another one: entries were removed", hint)
+    else:
+        owner = "this user owns the table" if chain.is_owned else "another user owns the table"
+        yield ok("audit", f"each of {chain.head.id} entries follows the one before it; {owner}")
 
 
 def _clock(offset_us: int, uncertainty_us: int) -> CheckResult:

@@ -2,15 +2,21 @@
 
 The services set the actor of a call with `acting`; the code that makes the change calls `record`. Both run in the
 same task, so the actor is a context variable. Without one, the collector itself is the actor.
+
+The owner of a table can give itself every right, so that no right protects the trail from the collector's own user. But
+each entry has a hash over the entry before it: what was changed or removed shows, as long as one later hash is known
+elsewhere. `doctor` keeps that of the newest entry.
 """
 
-import secrets
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
 from isochrone_wire.operations import AuditEntry
 
 
@@ -22,6 +28,7 @@ class Actor:
     address: str
 
 
+_LOCK_KEY = 4_600_007
 _ITSELF = Actor(principal="collector", address="")
 _actor: ContextVar[Actor] = ContextVar("actor", default=_ITSELF)
 
@@ -44,16 +51,55 @@ def principal() -> str:
 async def record(connection: Connection, *, at: int, action: str, target: str, principal: str | None = None) -> None:
     """Record an action in the caller's transaction, by the current actor or the `principal` that just joins."""
     actor = _actor.get()
-    await execute(
-        connection,
-        "insert_audit",
-        id=secrets.randbits(63),
-        at=at,
-        principal=principal or actor.principal,
-        address=actor.address,
-        action=action,
-        target=target,
-    )
+    fields = {"principal": principal or actor.principal, "address": actor.address, "action": action, "target": target}
+    await execute(connection, "lock_audit", key=_LOCK_KEY)
+    head = await fetch_one(connection, "audit_head", Head) or NO_ENTRY
+    made = _hash(head.hash, head.id + 1, at, *fields.values())
+    await execute(connection, "insert_audit", id=head.id + 1, at=at, hash=made, **fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The newest entry: its number, from 1, and its hash."""
+
+    id: int
+    hash: bytes
+
+
+NO_ENTRY = Head(id=0, hash=b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """The state of the trail: its `head`, its first entry that does not follow the one before it, whether the entry of
+    `known` is still there, and whether the collector's user owns the table.
+    """
+
+    head: Head
+    broken_id: int | None
+    has_known: bool
+    is_owned: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing shows that an entry was changed or removed."""
+        return self.broken_id is None and self.has_known
+
+
+def chain_of(rows: Iterable[Sequence[Any]], *, known: Head = NO_ENTRY, is_owned: bool) -> Chain:
+    """Follow the hashes of all entries, as the statement `audit_chain` returns them."""
+    head, broken_id, has_known = NO_ENTRY, None, known == NO_ENTRY
+    for *fields, found in rows:
+        number = fields[0]
+        if broken_id is None and (number != head.id + 1 or found != _hash(head.hash, *fields)):
+            broken_id = number
+        head = Head(id=number, hash=found)
+        has_known = has_known or head == known
+    return Chain(head=head, broken_id=broken_id, has_known=has_known, is_owned=is_owned)
+
+
+def _hash(before: bytes, *fields: str | int) -> bytes:
+    return hashlib.sha256(before + json.dumps(fields, separators=(",", ":")).encode()).digest()
 
 
 async def entries(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 from psycopg import pq
 
+from isochrone_collector.store.audit import NO_ENTRY, Chain, Head, chain_of
 from isochrone_collector.store.job_state import FAILING
 from isochrone_collector.store.partitions import day_named
 from isochrone_collector.store.postgres import citus, schema
@@ -24,7 +25,8 @@ class DatabaseFacts:
     plan in force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the
     first summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a
     Citus cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster; `worker_settings` are
-    those of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are.
+    those of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are;
+    `audit` is `None` in an older schema.
     """
 
     version: int
@@ -43,13 +45,16 @@ class DatabaseFacts:
     lost_workers: tuple[str, ...] | None = None
     worker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     local_tables: tuple[str, ...] = ()
+    audit: Chain | None = None
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def facts(conninfo: str) -> DatabaseFacts:
-    """Read the facts about a database. Raises `DatabaseUnreachable` and `SchemaError`."""
+def facts(conninfo: str, *, known_entry: Head = NO_ENTRY) -> DatabaseFacts:
+    """Read the facts about a database, whose audit trail had a known entry. Raises `DatabaseUnreachable` and
+    `SchemaError`.
+    """
     revision, newest = schema.revisions(conninfo)
     with connect(conninfo) as connection:
         connection.read_only = True
@@ -75,8 +80,14 @@ def facts(conninfo: str) -> DatabaseFacts:
             failing_jobs={name.removeprefix(FAILING): at for name, at in progress.items() if name.startswith(FAILING)},
             lost_workers=tuple(str(node) for (node,) in lost) if is_cluster else None,
             local_tables=citus.local_tables(connection),
+            audit=_audit(connection, known_entry) if is_newest else None,
             worker_settings=dict(connection.execute(query("citus_worker_settings")).fetchall()) if is_cluster else {},
         )
+
+
+def _audit(connection: psycopg.Connection, known: Head) -> Chain:
+    rows = connection.execute(query("audit_chain"))
+    return chain_of(rows, known=known, is_owned=_yes(connection, "owns_audit"))
 
 
 def driver() -> str:

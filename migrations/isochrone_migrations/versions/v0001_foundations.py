@@ -95,9 +95,11 @@ CREATE TABLE audit (
     principal text NOT NULL,
     address text NOT NULL,
     action text NOT NULL,
-    target text NOT NULL
+    target text NOT NULL,
+    hash bytea NOT NULL
 );
 COMMENT ON TABLE audit IS 'Changes by operators and by machines that join. Rows are never changed or removed.';
+COMMENT ON COLUMN audit.hash IS 'SHA-256 over the hash of the row before and the other columns.';
 COMMENT ON COLUMN audit.principal IS 'Name of the credential, as the collector authenticated it.';
 CREATE INDEX audit_at ON audit (at);
 -- Only a superuser, or the owner after another GRANT, can change what is recorded.

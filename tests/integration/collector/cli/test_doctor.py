@@ -83,6 +83,23 @@ def test_what_is_broken_is_found(start_collector: StartCollector, tmp_path: Path
     assert "DEFAULT partition" in consult(collector)[1]["partitions"]["sentence"]
 
 
+def test_a_removed_audit_entry_is_found(start_collector: StartCollector, tmp_path: Path) -> None:
+    """The newest entry of the last check must still be there, also after later ones, until its file is removed."""
+    collector = start_collector(data_dir=tmp_path / "data")
+    collector.call.invite("jp-1")
+    found = consult(collector)[1]["audit"]
+    assert (found["verdict"], "this user owns the table" in found["sentence"]) == ("ok", True)
+    conninfo = embedded.running(collector.data_dir)
+    assert conninfo
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("DELETE FROM audit")
+    for name in ("jp-2", "jp-3"):
+        collector.call.invite(name)
+        assert consult(collector)[1]["audit"]["verdict"] == "fail"
+    (collector.data_dir / "audit.head").unlink()
+    assert consult(collector)[1]["audit"]["sentence"].startswith("each of 2 entries")
+
+
 def test_under_tls(start_collector: StartCollector, tmp_path: Path) -> None:
     """With the operator's identity of the data folder the doctor gets in, and says how long the certificate is good."""
     data_dir = tmp_path / "data"

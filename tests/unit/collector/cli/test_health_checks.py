@@ -8,6 +8,7 @@ import pytest
 from isochrone_collector.cli import health_checks
 from isochrone_collector.cli.health_checks import judge_latency
 from isochrone_collector.disk_space import DiskSpace
+from isochrone_collector.store.audit import Chain, Head
 from isochrone_collector.store.diagnostics import DatabaseFacts
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.durations import HOUR_US
@@ -29,6 +30,7 @@ WELL = DatabaseFacts(
     plan_version=4,
 )
 GIB = 1 << 30
+WHOLE = Chain(head=Head(id=3, hash=b"3"), broken_id=None, has_known=True, is_owned=True)
 WORKER = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "jit": "off", "work_mem": "65536"}
 
 
@@ -60,6 +62,14 @@ def test_a_database_that_is_well() -> None:
             "synchronous_commit is off by default",
         ),
         ({"settings": {**WELL.settings, "synchronous_commit": "remote_apply"}}, "durability", "ok", "fsync on"),
+        (
+            {"audit": replace(WHOLE, is_owned=False)},
+            "audit",
+            "ok",
+            "each of 3 entries follows the one before it",
+        ),
+        ({"audit": replace(WHOLE, broken_id=2)}, "audit", "fail", "entry 2 does not follow the one before it"),
+        ({"audit": replace(WHOLE, has_known=False)}, "audit", "fail", "the newest entry of the last check is gone"),
         ({"failing_jobs": {"rollup": NOW_AT - 3 * HOUR_US}}, "jobs", "fail", "failing: rollup since 3 h"),
         ({"lost_workers": ()}, "workers", "ok", "every node of the Citus cluster answers"),
         ({"lost_workers": ("db-2:5432", "db-3:5432")}, "workers", "fail", "lost: db-2:5432, db-3:5432"),
