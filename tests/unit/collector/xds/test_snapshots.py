@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from isochrone_collector.errors import UnknownName
+from isochrone_collector.publishing.publisher import Place
 from isochrone_collector.xds import snapshots as module
 from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_collector.xds.stream_state import (
@@ -38,9 +39,9 @@ class World:
         self.snapshots = Snapshots(publisher=cast(Any, self), plans=cast(Any, self.plans), clock=lambda: self.at)
 
     @property
-    def generation(self) -> int:
-        """The generation of the publisher."""
-        return max(table.generation for table in self.in_force)
+    def place(self) -> Place:
+        """The place of the publisher."""
+        return 0, max(table.generation for table in self.in_force)
 
     def tables(self, _region: str) -> Any:
         """The tables of the publisher."""
