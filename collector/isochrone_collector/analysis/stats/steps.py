@@ -5,7 +5,8 @@ more than the scatter from value to value. Two outliers in five do not move such
 The proposed steps are then tested together. A step counts if
 
 * the levels beside it differ by about three times the noise, which is the standard deviation of the values around their
-  levels, and by the smallest size that matters;
+  levels, and by the smallest size that matters; or, in a hundred values or more, by six standard errors of levels of
+  their lengths, in which as many values count as one as the correlation time says;
 * a value after it is beyond a value before it in nine of ten pairs: a few outliers do not make a level;
 * the level lasted: eight values between two steps, five at the beginning and at the end of the series.
 
@@ -17,10 +18,12 @@ rates of false and found steps. Smaller changes need many more values, and are t
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import sqrt
 
 import numpy as np
 
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals
+from isochrone_collector.analysis.stats.long_run_variance import correlation_times
 
 LEAST = 5
 """The minimum number of values on either side of a step, of at least one more than twice as many."""
@@ -35,6 +38,8 @@ _APART = 0.9
 # most. Few values may show too little noise, which the last number compensates.
 _REQUIRED, _GROWTH, _MOST = 2.9, 0.4, 3.7
 _UNSEEN = 1.3
+# The same in standard errors of the difference of two levels, in series that are long enough to show their memory.
+_CERTAIN, _MANY = 6.0, 100
 # The level of up to so many values is their pseudomedian, which varies less than the median.
 _FEW = 12
 _TRIANGLES = [np.triu_indices(n) for n in range(_FEW + 1)]
@@ -89,11 +94,15 @@ def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tup
     while places:
         parts = np.split(values, places)
         levels = [_level(part) for part in parts]
-        sizes = [size if _separates(parts, place) else 0.0 for place, size in enumerate(_sizes(levels))]
-        smallest = min(sizes)
-        if smallest >= _needed(parts, levels, least_size) and smallest > 0:
+        needed = _needed(parts, levels, least_size)
+        certainties = [
+            size / limit if size and _separates(parts, place) else 0.0
+            for place, (size, limit) in enumerate(zip(_sizes(levels), needed, strict=True))
+        ]
+        smallest = min(certainties)
+        if smallest >= 1:
             break
-        removed = sizes.index(smallest)
+        removed = certainties.index(smallest)
         del places[removed]
         _locate(values, places, range(max(removed - 1, 0), min(removed + 1, len(places))))
     return tuple(places)
@@ -104,8 +113,8 @@ def _without_small(values: Reals, places: list[int], *, least_size: float) -> li
     while places:
         parts = np.split(values, places)
         levels = [_level(part) for part in parts]
-        limit = _needed(parts, levels, least_size) / 2
-        kept = [place for place, size in zip(places, _sizes(levels), strict=True) if size >= limit]
+        needed = _needed(parts, levels, least_size)
+        kept = [place for place, size, limit in zip(places, _sizes(levels), needed, strict=True) if size >= limit / 2]
         if len(kept) == len(places):
             break
         places = kept
@@ -116,11 +125,17 @@ def _sizes(levels: Sequence[float]) -> list[float]:
     return [abs(after - before) for before, after in pairwise(levels)]
 
 
-def _needed(parts: Sequence[Reals], levels: Sequence[float], least_size: float) -> float:
+def _needed(parts: Sequence[Reals], levels: Sequence[float], least_size: float) -> list[float]:
+    """Return the size that each step needs: a certain multiple of the noise, or less between levels that lasted."""
     n = sum(map(len, parts))
     times = min(_REQUIRED + _GROWTH * float(np.log(n / 10)), _MOST) * (1 + _UNSEEN / (n - len(parts)))
     residuals = np.concatenate([part - level for part, level in zip(parts, levels, strict=True)])
-    return max(times * noise(residuals, len(levels)), least_size)
+    deviation = noise(residuals, len(levels))
+    memory = float(correlation_times(residuals[np.newaxis])[0]) if n >= _MANY else np.inf
+    return [
+        max(min(times, _CERTAIN * sqrt(memory * (1 / len(one) + 1 / len(other)))) * deviation, least_size)
+        for one, other in pairwise(parts)
+    ]
 
 
 def _locate(values: Reals, places: list[int], which: range) -> None:

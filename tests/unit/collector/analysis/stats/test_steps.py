@@ -95,3 +95,12 @@ def test_few_or_constant_values_have_no_step() -> None:
     jump = [0.0] * 5 + [1.0] * 5
     rows = ragged([np.array(jump), np.zeros(0), np.zeros(30), np.array([*jump, 1.0])])
     assert steps(rows, least_size=np.full(4, 0.5)) == [(), (), (), (5,)]
+
+
+@pytest.mark.parametrize("name", ["independent", "AR(.5)", "lognormal"])
+def test_a_level_that_lasted_needs_a_smaller_step(name: str) -> None:
+    """Of 288 rounds, a step of three deviations 48 rounds ago begins the present level in four of five series."""
+    rows = NOISES[name](np.random.default_rng(SEED), (100, 288))
+    rows[:, 240:] += 3
+    begun = [bool(places) and abs(places[-1] - 240) <= 3 for places in found(rows)]
+    assert np.mean(begun) >= 0.8, f"{sum(begun)} of 100, seed {SEED}"
