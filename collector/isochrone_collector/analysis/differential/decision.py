@@ -124,7 +124,7 @@ class Comparison:
     """A region compared with the baseline. The losses are the reasons why nothing is decided in favour of a side, empty
     without one. `q_value` is that among so many `comparisons`, and `equivalence_q_value` that of `equivalent`.
     `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
-    region is better.
+    region is better. `is_of_many` is true if many targets show their drift together.
     """
 
     metric: Metric
@@ -139,6 +139,7 @@ class Comparison:
     has_history: bool = True
     baseline_losses: str = ""
     region_losses: str = ""
+    is_of_many: bool = False
 
 
 def decide(one: Comparison) -> Verdict:
@@ -172,7 +173,7 @@ def _objection(one: Comparison, decision: Decision) -> str:
         return lost
     if one.rounds.n < rounds_needed(one.rounds.decorrelation_rounds):
         return f"{size_in_words(one.shift, one.metric)} so far; {one.rounds.lack}"
-    is_told = one.rounds.decorrelation_rounds is not None or one.rounds.n >= _FEW_ROUNDS
+    is_told = one.is_of_many or one.rounds.decorrelation_rounds is not None or one.rounds.n >= _FEW_ROUNDS
     are_few = one.comparisons < _FEW_COMPARISONS and not is_told
     q_value, largest = one.q_value, _MAX_OF_FEW if are_few else _MAX_WITHOUT_HISTORY
     if decision not in losses:
