@@ -63,7 +63,7 @@ _SMALL, _LARGE = 0.22, 0.28
 _LAGS, _PRODUCTS_KEPT, _MOST_DIFFERENCE = (4, 5, 6), 0.9997, 1.5
 _FEWEST, _ENOUGH = 100.0, 250.0
 # The lead that is needed then, beyond the usual margin.
-_CAUTION = 0.45
+_CAUTION = 0.75
 # The least probability of a lead, and how much more the first rounds need.
 _LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 144.0
 
