@@ -162,13 +162,16 @@ def _means(rows: Reals, place: Integers, count: int) -> Reals:
 
 def _variances(differences: Reals) -> Reals:
     """Return half the variance of the differences between successive rounds, by pair; one jump hardly changes it."""
-    found = np.full(differences.shape[1], (_UNKNOWN_DEVIATION * _SCARCE_ROUNDS) ** 2)
-    for place, column in enumerate(differences.T):
-        steps = np.abs(np.diff(column[~np.isnan(column)]))
-        if len(steps):
-            variance = np.median(steps) ** 2 / _MAD_TO_VARIANCE * (1 + _SCARCE_ROUNDS / len(steps))
-            found[place] = max(_LEAST_DEVIATION**2, variance, (_UNKNOWN_DEVIATION * _SCARCE_ROUNDS / len(steps)) ** 2)
-    return found
+    known = ~np.isnan(differences)
+    last = np.maximum.accumulate(np.where(known, np.arange(len(known))[:, np.newaxis], -1), axis=0)[:-1]
+    steps = np.abs(differences[1:] - np.take_along_axis(differences, np.maximum(last, 0), axis=0))
+    steps = np.sort(steps, axis=0)  # NaN is last
+    counts = np.maximum((~np.isnan(steps)).sum(axis=0), 1)
+    middle = np.stack([(counts - 1) // 2, counts // 2])
+    median = np.take_along_axis(steps, middle, axis=0).mean(axis=0) if len(steps) else np.full(known.shape[1], np.nan)
+    scarce = (_UNKNOWN_DEVIATION * _SCARCE_ROUNDS / counts) ** 2
+    variance = np.fmax(median**2 / _MAD_TO_VARIANCE * (1 + _SCARCE_ROUNDS / counts), scarce)
+    return np.asarray(np.maximum(variance, _LEAST_DEVIATION**2))
 
 
 def _averaged(
@@ -225,20 +228,20 @@ class _Filter:
         shape = (len(pairs), len(share), len(_HAZARDS), len(LEVELS))
         self._levels, self._deviations = np.empty(shape), np.zeros(shape)
         self._levels[:] = self._jumps()
-        for place, (left, right) in enumerate(pairs):
-            if (known := before.pairs.get(left, {}).get(right)) is not None:
-                self._restore(place, known)
+        known = {place: before.pairs.get(left, {}).get(right, "") for place, (left, right) in enumerate(pairs)}
+        self._restore({place: text for place, text in known.items() if len(text) == _PACKED_LENGTH})
 
-    def _restore(self, place: int, known: str) -> None:
-        """Restore the levels of a pair; a kind of noise that was left out begins with the mean of the others."""
-        if len(known) != _packed_length(_SHAPE):
+    def _restore(self, known: Mapping[int, str]) -> None:
+        """Restore the levels of pairs; a kind of noise that was left out begins with the mean of the others."""
+        if not known:
             return
-        levels, deviations = (of[self._likely] for of in _unpacked(known, _SHAPE))
-        is_known = levels.any(axis=-1)
-        if is_known.any():
-            levels[~is_known] = levels[is_known].mean(axis=0)
-            self._levels[place] = levels / levels.sum(axis=-1, keepdims=True)
-            self._deviations[place] = deviations
+        levels, deviations = (of[:, self._likely] for of in _unpacked(list(known.values())))
+        is_known = levels.any(axis=-1, keepdims=True)
+        others = levels.sum(axis=(1, 2), keepdims=True) + _LEAST_PROBABILITY * self._jumps()
+        levels = np.where(is_known, levels, others)
+        places = list(known)
+        self._levels[places] = levels / levels.sum(axis=-1, keepdims=True)
+        self._deviations[places] = deviations
 
     def _jumps(self) -> Reals:
         """Return the probabilities of the levels after a jump: as often as they were visited, in either direction."""
@@ -309,12 +312,12 @@ class _Filter:
         self, until_at: int, products: tuple[float, float], variances: Mapping[tuple[str, str], float]
     ) -> PresentLevels:
         """Return the state, without the levels of kinds of noise that have become unlikely."""
-        pairs: dict[str, dict[str, str]] = {}
         levels, deviations = (np.zeros((len(self._pairs), *_SHAPE)) for _ in range(2))
         kept = _are_likely(self._weights)[self._likely, np.newaxis, np.newaxis]
         levels[:, self._likely], deviations[:, self._likely] = np.where(kept, self._levels, 0.0), self._deviations
-        for place, (left, right) in enumerate(self._pairs):
-            pairs.setdefault(left, {})[right] = _packed(levels[place], deviations[place])
+        pairs: dict[str, dict[str, str]] = {}
+        for (left, right), text in zip(self._pairs, _packed(levels, deviations), strict=True):
+            pairs.setdefault(left, {})[right] = text
         rounded: dict[str, dict[str, float]] = {}
         for (left, right), variance in variances.items():
             rounded.setdefault(left, {})[right] = float(f"{variance:.4g}")
@@ -368,18 +371,22 @@ _BYTES_PER_LOG, _BYTES_PER_DEVIATION, _ZERO, _NEVER = 20.0, 50.0, 128, 255
 _LEAST_PROBABILITY = 0.002
 
 
-def _packed(levels: Reals, deviations: Reals) -> str:
+# The length of the text of a pair: two bytes of each level, by kind of noise and hazard.
+_PACKED_LENGTH = -(-2 * prod(_SHAPE) // 3) * 4
+
+
+def _packed(levels: Reals, deviations: Reals) -> list[str]:
+    """Return a text for each pair."""
     known = levels >= _LEAST_PROBABILITY
-    logs = np.where(known, np.rint(-_BYTES_PER_LOG * np.log(np.where(known, levels, 1.0))), _NEVER)
-    steps = np.where(known, np.clip(np.rint(_BYTES_PER_DEVIATION * deviations) + _ZERO, 0, 255), _ZERO)
-    return b64encode(np.stack([logs, steps]).astype(np.uint8).tobytes()).decode()
+    logs, steps = np.full(levels.shape, _NEVER, np.uint8), np.full(levels.shape, _ZERO, np.uint8)
+    logs[known] = np.rint(-_BYTES_PER_LOG * np.log(levels[known]))
+    steps[known] = np.clip(np.rint(_BYTES_PER_DEVIATION * deviations[known]) + _ZERO, 0, 255)
+    return [b64encode(pair.tobytes()).decode() for pair in np.stack([logs, steps], axis=1)]
 
 
-def _packed_length(shape: tuple[int, ...]) -> int:
-    return -(-2 * prod(shape) // 3) * 4
-
-
-def _unpacked(text: str, shape: tuple[int, ...]) -> tuple[Reals, Reals]:
-    logs, steps = np.frombuffer(b64decode(text), np.uint8).reshape(2, *shape).astype(np.float64)
+def _unpacked(texts: Sequence[str]) -> tuple[Reals, Reals]:
+    """Return the probabilities of the levels and the deviations by pair."""
+    found = np.stack([np.frombuffer(b64decode(text), np.uint8) for text in texts]).reshape(-1, 2, *_SHAPE)
+    logs, steps = found[:, 0].astype(np.float64), found[:, 1].astype(np.float64)
     levels = np.where(logs < _NEVER, np.exp(-logs / _BYTES_PER_LOG), 0.0)
     return levels, (steps - _ZERO) / _BYTES_PER_DEVIATION
