@@ -6,6 +6,8 @@ as its peer (`auth.limits.host_of`).
 """
 
 import asyncio
+import os
+import shutil
 import socket
 import ssl
 import tempfile
@@ -32,6 +34,20 @@ _EVERY_IPV4 = "0.0.0.0"  # noqa: S104  # compared only
 # How an address of IPv4 begins on a socket of both families.
 _MAPPED = "::ffff:"
 _CLOSED_WITHIN_S = 1.0
+_PARENT, _PREFIX = "/tmp", "isochrone-grpc-"  # noqa: S108  # a private folder is made there
+
+
+def _remove_abandoned() -> None:
+    """Remove the folders that killed collectors of this user left behind: nobody listens there any more."""
+    for folder in Path(_PARENT).glob(f"{_PREFIX}*"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            if folder.lstat().st_uid != os.geteuid():
+                continue
+            client.setblocking(False)
+            try:
+                client.connect(str(folder / "grpc"))
+            except ConnectionRefusedError:
+                shutil.rmtree(folder)
 
 
 class Front:
@@ -46,8 +62,9 @@ class Front:
         self.listen = Address(listen.host, self._listener.getsockname()[1])
         """The address of clients, with the real port."""
         self._tls = tls
+        _remove_abandoned()
         # A short path, which only this user can enter.
-        self._folder = tempfile.TemporaryDirectory(prefix="isochrone-", dir="/tmp")
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_PARENT)
         self.address = Address(f"{UNIX}{self._folder.name}/grpc", 0)
         """The address of the server."""
         self._numbers = count()

@@ -1,9 +1,12 @@
 """The front of a gRPC server over real sockets: what reaches gRPC, and which connections are closed."""
 
 import asyncio
+import socket
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -135,6 +138,31 @@ async def test_calls_are_passed_on_with_the_address_of_the_caller() -> None:
         assert await asyncio.gather(*(call(channel, content=content) for content in contents)) == contents
         assert {host_of(peer) for peer in served.peers} == {"127.0.0.1"}
         assert len(set(served.peers)) == 1
+
+
+def abandoned_in(parent: Path) -> None:
+    """Make the folder of a killed collector, whose socket is left, and one of a collector that starts."""
+    for name in ("killed", "starting"):
+        (parent / f"isochrone-grpc-{name}").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(parent / "isochrone-grpc-killed" / "grpc"))
+        server.listen()
+
+
+def names_in(folder: str) -> set[str]:
+    return {path.name for path in Path(folder).iterdir()}
+
+
+async def test_folders_of_killed_collectors_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front removes a folder whose socket nobody listens on, and no other one."""
+    with tempfile.TemporaryDirectory() as parent:
+        monkeypatch.setattr(front_module, "_PARENT", parent)
+        abandoned_in(Path(parent))
+        async with serving() as served:
+            assert "isochrone-grpc-killed" not in names_in(parent)
+            async with serving() as other, channel_to(served) as channel, channel_to(other) as another:
+                assert {*await asyncio.gather(call(channel), call(another))} == {b"x"}
+            assert len(names_in(parent)) == len(["starting", "served"])
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
