@@ -153,7 +153,7 @@ class JobHealth:
     def fail(self, at: int, reason: str) -> None:
         """Record a run that failed; a run that lasted long had worked."""
         if self._runs_well(at):
-            self.failures = 0
+            self.succeed(at)
         if not self.failures:
             self.since_at = at
         self.failures += 1
@@ -164,9 +164,10 @@ class JobHealth:
         """Return whether the job keeps failing."""
         return self.failures >= _FAILURES and at - self.since_at >= _PATIENCE_US and not self._runs_well(at)
 
-    def is_working(self, at: int) -> bool:
-        """Return whether the job works."""
-        return self._runs_well(at) or (self.succeeded_at is not None and not self.failures)
+    def has_worked(self, at: int, *, since_at: int) -> bool:
+        """Return whether the job has worked after the failures in a row that began at `since_at`."""
+        worked = self.succeeded_at is not None and not (self.failures and self.since_at == since_at)
+        return worked or self._runs_well(at)
 
     def _runs_well(self, at: int) -> bool:
         return self.began_at is not None and at - self.began_at >= _PATIENCE_US
@@ -235,7 +236,9 @@ class Jobs:
     async def _repeat(self, job: Job) -> None:
         if not job.leader_only:
             await asyncio.sleep(job.every_us / SECOND_US)
-        health = self._health.setdefault(job.name, JobHealth())
+        # Of an earlier leadership only the count remains: since then, the job may have worked elsewhere.
+        earlier = self._health.get(job.name, JobHealth())
+        health = self._health[job.name] = JobHealth(failures_total=earlier.failures_total)
         while True:
             began_at = self._clock()
             job.woken.clear()
@@ -267,10 +270,11 @@ class JobHealthCheck:
         async with self.database.transaction() as connection:
             known = await job_state.failing(connection)
             for name, health in self.health().items():
+                if name in known and health.has_worked(at, since_at=known[name]):
+                    await job_state.forget_failing(connection, name)
+                    del known[name]
                 if health.is_failing(at) and name not in known:
                     await job_state.record_failing(connection, name, since_at=health.since_at)
                     alert = message.of_failing_job(name, health.reason, since_at=health.since_at, raised_at=at)
                     await self.alerting.raise_alert(connection, alert)
                     _log.error("job.keeps_failing", job=name, reason=health.reason)
-                elif health.is_working(at) and name in known:
-                    await job_state.forget_failing(connection, name)

@@ -770,3 +770,26 @@ async def test_a_job_that_keeps_failing_is_told_once(bench: Bench, database_url:
     health.succeed(bench.clock.at)
     await check.run()
     assert diagnostics.facts(database_url).failing_jobs == {}
+
+
+async def test_a_job_fails_since_it_last_worked(bench: Bench, database_url: str) -> None:
+    """A job that works and fails again between two checks does not keep failing, and later fails since then only."""
+    health = JobHealth()
+    check = JobHealthCheck(
+        database=bench.database, health=lambda: {"rollup": health}, alerting=bench.alerting, clock=bench.clock
+    )
+
+    async def fail_for(minutes: int) -> None:
+        for _ in range(minutes):
+            health.begin(bench.clock.at)
+            health.fail(bench.clock.at, "no room")
+            await check.run()
+            bench.clock.at += MINUTE_US
+
+    await fail_for(9)
+    health.succeed(bench.clock.at)
+    again_at = bench.clock.at
+    await fail_for(1)
+    assert diagnostics.facts(database_url).failing_jobs == {}
+    await fail_for(8)
+    assert diagnostics.facts(database_url).failing_jobs == {"rollup": again_at}

@@ -117,6 +117,34 @@ async def test_failed_job_runs_again(database_url: str, error: Exception) -> Non
         await _end(task)
 
 
+async def test_a_leadership_begins_without_failures(database_url: str) -> None:
+    """A collector that leads again counts the failures in a row from there, because the job may have worked elsewhere;
+    their total goes on.
+    """
+    hangs, begun = False, 0
+
+    async def work() -> None:
+        nonlocal begun
+        if not hangs:
+            raise ValueError
+        begun += 1
+        await asyncio.Event().wait()
+
+    async with _database(database_url) as database:
+        jobs = Jobs(database=database, clock=now_at)
+        jobs.add(Job(name="fails", every_us=_OFTEN_US, work=work))
+        task = asyncio.create_task(jobs.run())
+        await _until(lambda: bool(jobs.health()) and jobs.health()["fails"].failures > 2)
+        hangs = True
+        await _until(lambda: begun == 1)
+        failures = jobs.health()["fails"].failures
+        await asyncio.to_thread(_cut_leaders_connection, database_url)
+        await _until(lambda: begun == 2)
+        assert jobs.health()["fails"].failures == 0
+        assert jobs.health()["fails"].failures_total == failures
+        await _end(task)
+
+
 @pytest.mark.parametrize("leader_only", [True, False])
 async def test_a_woken_job_runs_at_once(database_url: str, *, leader_only: bool) -> None:
     """What happens during a pause ends it, and what happens during a run makes another one follow."""
@@ -199,10 +227,10 @@ def test_three_failures_over_five_minutes() -> None:
 def test_a_good_run_ends_it() -> None:
     """After a run without an error the job works, and its failures stay counted."""
     health = failed(0, MINUTE_US, 5 * MINUTE_US)
-    assert not health.is_working(5 * MINUTE_US)
+    assert not health.has_worked(5 * MINUTE_US, since_at=0)
     health.begin(6 * MINUTE_US)
     health.succeed(6 * MINUTE_US)
-    assert health.is_working(6 * MINUTE_US)
+    assert health.has_worked(6 * MINUTE_US, since_at=0)
     assert not health.is_failing(60 * MINUTE_US)
     assert health.failures_total == 3
 
@@ -212,7 +240,9 @@ def test_a_run_without_end_counts_as_good() -> None:
     health = failed(0, MINUTE_US, 5 * MINUTE_US)
     health.begin(6 * MINUTE_US)
     assert health.is_failing(7 * MINUTE_US)
-    assert health.is_working(11 * MINUTE_US)
+    assert health.has_worked(11 * MINUTE_US, since_at=0)
     assert not health.is_failing(11 * MINUTE_US)
     health.fail(20 * MINUTE_US, "again")
     assert health.failures == 1
+    assert health.has_worked(20 * MINUTE_US, since_at=0)
+    assert not health.has_worked(20 * MINUTE_US, since_at=20 * MINUTE_US)
