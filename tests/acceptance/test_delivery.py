@@ -46,15 +46,12 @@ class World:
 
     @property
     def url(self) -> str:
-        """The URL of the database."""
         return self.first.database_url
 
     def collector(self) -> Collector:
-        """Start a collector in place of the first one."""
         return self.start_collector(port=self.first.port, database_url=self.url)
 
     def agent(self, vantage: str = "us-1", collector: str = "") -> Agent:
-        """Start the agent of a vantage, by default with the first collector."""
         address = collector or self.first.address
         self.agents[vantage] = self.start_agent(vantage=vantage, region=REGIONS[vantage], collector=address)
         return self.agents[vantage]
@@ -85,7 +82,6 @@ class World:
 
 @pytest.fixture
 def world(start_collector: StartCollector, start_agent: StartAgent) -> World:
-    """A world with a collector that has no plan."""
     return World(start_collector, start_agent, start_collector())
 
 

@@ -65,13 +65,11 @@ class Demo:
 
     @property
     def collector(self) -> str:
-        """The address of its collector."""
         [address] = re.findall(r"a collector at (\S+)", self.printed)
         return str(address)
 
     @property
     def has_network(self) -> bool:
-        """True if the regions are a round trip away from the providers."""
         return "round trips to the providers: " in self.printed
 
     def take(self, name: str, shown: Callable[[str], object], seconds: float) -> None:
@@ -101,7 +99,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 @pytest.fixture(scope="module")
 def measured(running: Demo) -> Demo:
-    """The same demo when it has enough rounds for decisions."""
     running.terminal.wait_for(lambda text: demo_screens.samples(text) >= DECIDING_SAMPLES, 240, "rounds for decisions")
     return running
 
@@ -114,7 +111,6 @@ def processes(folder: Path) -> list[tuple[int, str]]:
 
 
 def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and its subcommands with their full names."""
     yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -240,7 +236,6 @@ def test_an_example_of_the_page_on_routing_works_as_written(http_url: str, block
 
 @pytest.fixture(scope="module")
 def explained(measured: Demo) -> dict[str, Any]:
-    """The JSON of `--explain` for kimi-k2.5 in Singapore."""
     result = ask(measured.collector, "diff", "--baseline", "us-east", "--explain", "kimi-k2.5", "--output", "json")
     assert result.exit_code == 0, result.output
     rows: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
@@ -359,7 +354,6 @@ def test_a_route_switches_only_where_its_provider_got_slower(incident: Demo) -> 
 
 
 def answer(demo: Demo, *question: str) -> list[dict[str, Any]]:
-    """Return the rows that the demo's collector answers."""
     result = ask(demo.collector, *question, "--output", "json")
     assert result.exit_code == 0, result.output
     found: list[dict[str, Any]] = json.loads(result.stdout)["rows"]

@@ -27,7 +27,6 @@ UNKNOWN_REGION = 2
 
 @pytest.fixture
 def section() -> str:
-    """The section with ports that are free on this machine."""
     text = SECTION
     for written, free in zip(PROVIDER_PORTS, free_ports(len(PROVIDER_PORTS)), strict=True):
         assert written in text

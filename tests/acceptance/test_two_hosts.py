@@ -97,7 +97,6 @@ def probed(area: WideArea, place: str, base_url: str, ca: Path) -> Measurements:
 
 
 def median(samples: Measurements, field: str) -> float:
-    """The median of one field, in microseconds."""
     return statistics.median(float(sample[field]) for sample in samples)
 
 
@@ -214,7 +213,6 @@ def test_regions_a_known_distance_apart(
 
 
 def summed(measurement: dict[str, Any], phases: Sequence[str]) -> dict[str, Any]:
-    """The sum of some phases of one request."""
     return {"sum": sum(measurement[phase] for phase in phases)}
 
 
@@ -237,5 +235,4 @@ def differentials(area: WideArea, collector: Path) -> dict[str, float]:
 
 
 def vantage_line(area: WideArea, collector: Path, name: str) -> dict[str, Any]:
-    """Return the row of one vantage."""
     return next(line for line in ask(area, collector, "vantages")["rows"] if line["name"] == name)

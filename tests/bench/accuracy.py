@@ -66,7 +66,6 @@ def compare(
     cpu_ms: float | None = None,
     lagged: float | None = None,
 ) -> Row:
-    """Return the errors of these measurements, request by request."""
     pairs = [(measurement, ground_truth[measurement.request_id]) for measurement in measurements]
     ttft = [abs(measurement.ttft_us - true_ttft_us(record)) for measurement, record in pairs]
     tps = [
@@ -130,7 +129,6 @@ def measure_aiperf(folder: Path, simulator: Simulator, streams: int, bursts: int
 
 
 def show(row: Row) -> None:
-    """Print one row of the table."""
     cpu = "-" if row.cpu_ms is None else f"{row.cpu_ms:.1f}"
     lagged = "-" if row.lagged is None else f"{100 * row.lagged:.0f} %"
     print(  # noqa: T201  # a bench prints

@@ -88,7 +88,6 @@ def write_tokenizer(home: Path) -> None:
 
 
 def _run(command: Path, arguments: Sequence[str], *, home: Path) -> str:
-    """Run the command and return its output."""
     try:
         done = subprocess.run(
             [command, *arguments],

@@ -102,7 +102,6 @@ class Tally:
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def add(self, outcome: str, *, refused: bool) -> None:
-        """Count an attempt."""
         self.attempts += 1
         self.refused += refused
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
@@ -445,7 +444,6 @@ async def _call(
 
 
 def _channel(spec: AttackSpec, credential: str) -> grpc.aio.Channel:
-    """Open a channel that can send messages of any size."""
     options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
     trust = {"roots": spec.roots, "server_name": spec.server_name}
     return own_channel(spec.grpc, **trust, credential=credential, options=options)

@@ -147,7 +147,6 @@ def _print_phases(runs: Mapping[str, Run]) -> None:
 
 
 def _storm(server: RunningServer, agents: Sequence[tuple[int, str]], targets: Sequence[int]) -> Run:
-    """Run the whole timeline."""
     with ExitStack() as stack:
         trust = server.trust
         address = {"address": server.address, "certificate": trust.roots, "server_name": trust.server_name}
@@ -220,7 +219,6 @@ def _credentials(conninfo: str, agents: int) -> dict[str, str]:
 
 
 def _apply(collector: RunningServer, operator: str) -> list[int]:
-    """Apply a plan and return the ids of its targets."""
     targets = [{"provider": "bench", "model": f"model-{n}", "base_url": "http://nowhere"} for n in range(TARGETS)]
     address, trust = parse_address(collector.address), collector.trust
     with open_channel(address, trust, operator if trust.tls else None) as channel:

@@ -23,7 +23,6 @@ SETTLE_SECONDS = 10
 
 
 def run(folder: Path, chain: Chain, seconds: int) -> dict[str, float]:
-    """Run everything for `seconds`; return the figures of the agent."""
     simulator = Simulator(folder)
     chain.callback(simulator.stop)
     url = simulator.base_url
@@ -55,7 +54,6 @@ def run(folder: Path, chain: Chain, seconds: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Return 0 if memory and CPU are within their goals."""
     parser = argparse.ArgumentParser(description="Memory and CPU of an agent.")
     parser.add_argument("--seconds", type=int, default=60, help="duration of the measurement")
     options = parser.parse_args()

@@ -117,7 +117,6 @@ class Stream:
         return 100 * self.routes.counters["hedges"] / max(1, self.routes.counters["requests"])
 
     async def send(self, client: httpx2.AsyncClient, number: int) -> None:
-        """Send a request; the transport returns a stream with its first content."""
         message = {"role": "user", "content": f"Request {number}"}
         document = {"model": self.route, "stream": True, "max_tokens": 1, "messages": [message]}
         began = time.perf_counter()
@@ -288,7 +287,6 @@ def _kill(start: StartEnvoy) -> None:
 
 
 async def _moves(envoy: Envoy, fleet: Fleet, changes: int) -> list[float]:
-    """The seconds of each change."""
     found = []
     for number in range(changes):
         dead, alive = ROUTE_MEMBERS[number % 2], ROUTE_MEMBERS[1 - number % 2]

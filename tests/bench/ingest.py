@@ -98,12 +98,10 @@ class PusherPool:
             dialog.receive()
 
     def send(self, load: LoadSpec) -> None:
-        """Send all of them the same load."""
         for dialog in self._dialogs:
             dialog.send(load)
 
     def reports(self) -> list[Report]:
-        """Return the report of each when its load is complete."""
         found = [Report(**dialog.receive()) for dialog in self._dialogs]
         refused = [reason for report in found for reason in report.refused]
         if refused:
@@ -111,7 +109,6 @@ class PusherPool:
         return found
 
     def run_load(self, load: LoadSpec) -> list[Report]:
-        """Send a load and return the reports."""
         self.send(load)
         return self.reports()
 
@@ -139,7 +136,6 @@ class RawCopy:
         self._statement = sql.SQL("COPY sample ({}) FROM STDIN (FORMAT BINARY)").format(names)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def recycle_wal(self) -> None:
@@ -154,7 +150,6 @@ class RawCopy:
         self._connection.execute("CHECKPOINT")
 
     def rows_per_second(self, batches: int) -> float:
-        """Copy `batches` batches. The time to prepare the rows is excluded."""
         spent = 0.0
         for _ in range(batches):
             self._seq += 1
@@ -219,7 +214,6 @@ def p99_ms(reports: Sequence[Report]) -> float:
 
 
 def plan_targets(operator: Identity) -> list[int]:
-    """Apply a plan and return the ids of its targets."""
     targets = [{"provider": "sim", "model": f"m{n}", "base_url": "http://h"} for n in range(TARGETS)]
     with open_channel(operator.address, operator.trust, operator.credential) as channel:
         return list(apply_plan(channel, {"baseline": REGION, "targets": targets}).values())
@@ -331,7 +325,6 @@ def collector_figures(
 
 
 def run(size: Size, prefixes: Sequence[str]) -> dict[str, float]:
-    """Run all parts."""
     with tempfile.TemporaryDirectory() as name, EmbeddedPostgres(Path(name, "postgres")) as postgres:
         figures, targets = collector_figures(size, postgres.conninfo, Path(name), prefixes)
         with ExitStack() as stack:

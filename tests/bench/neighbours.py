@@ -23,17 +23,14 @@ _TURNS = 100_000
 
 
 def add_part(parser: ArgumentParser) -> None:
-    """Add the option `--part`: by default both parts are measured."""
     parser.add_argument("--part", choices=_PREFIXES, help="measure only without, or only with, a busy process per core")
 
 
 def prefixes_of(options: Namespace) -> list[str]:
-    """Return the prefixes of the parts to measure."""
     return [_PREFIXES[options.part]] if options.part else list(_PREFIXES.values())
 
 
 def measured(prefixes: Sequence[str], measure: Callable[[str], Mapping[str, float]]) -> dict[str, float]:
-    """Return the figures of each part, by their names with its prefix; `measure` is called with the prefix."""
     figures: dict[str, float] = {}
     for prefix in prefixes:
         with busy_neighbours(wanted=prefix == BUSY):
@@ -54,7 +51,6 @@ def busy_neighbours(*, wanted: bool = True) -> Iterator[list[int]]:
 
 
 def spin(core: int) -> None:
-    """Spin on a core until the standard input ends."""
     os.sched_setaffinity(0, {core})
     while not select.select([sys.stdin], [], [], 0)[0]:
         for _ in range(_TURNS):

@@ -65,7 +65,6 @@ def target_of(route: str, every_s: int, speed: float) -> dict[str, Any]:
 
 
 def document(routes: int, speed: float) -> dict[str, Any]:
-    """Return the plan: routes with a target of each interval."""
     members = {
         f"route-{number}": [target_of(f"route-{number}", every_s, speed) for every_s in (*EVERY_S, RARE_S)]
         for number in range(routes)

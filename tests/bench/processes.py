@@ -90,7 +90,6 @@ def exit_on_sigterm() -> None:
 
 
 def raise_limit(descriptors: int) -> None:
-    """Raise the limit of open files, here and in child processes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
@@ -136,7 +135,6 @@ class RunningServer:
 
     @property
     def address(self) -> str:
-        """The address of its gRPC services."""
         return self.reported["listen"]
 
     @property
@@ -211,7 +209,6 @@ class Chain(ExitStack):
         return process
 
     def apply(self, plan: Mapping[str, Any]) -> None:
-        """Apply a plan. Exits the benchmark if it is refused."""
         document = self._folder / "plan.yaml"
         document.write_text(json.dumps(plan))
         apply = ("apply", str(document), "--collector", self.reported["listen"], "--yes")
@@ -220,12 +217,10 @@ class Chain(ExitStack):
                 raise SystemExit("the plan was not applied")
 
     def start_agent(self, name: str, region: str, *options: str) -> subprocess.Popen[bytes]:
-        """Start an agent."""
         where = ("--vantage", name, "--region", region, "--data-dir", str(self._folder / name))
         return self.start("isochrone_agent", "run", *where, "--collector", self.reported["listen"], *options)
 
     def samples(self) -> list[dict[str, Any]]:
-        """Return the samples in the database, at most 10 000."""
         command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", self.socket, "--output", "json"]
         done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
         rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]

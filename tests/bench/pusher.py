@@ -70,7 +70,6 @@ class PushBody:
         self._places = np.fromiter(_places(content, self._instants.tolist()), np.int64)[:, None] + np.arange(_INSTANT)
 
     def shifted(self, by_us: int) -> bytes:
-        """Return the bytes with every instant `by_us` later."""
         self._content[self._places] = (self._instants + by_us).astype("<i8").view(np.uint8).reshape(-1, _INSTANT)
         return self._content.tobytes()
 
@@ -155,8 +154,6 @@ class Report:
 
 
 class Pusher:
-    """Pushes over one channel."""
-
     def __init__(self, config: PusherConfig, channel: grpc.aio.Channel) -> None:
         self._config = config
         self._push: Any = channel.unary_unary(PUSH, response_deserializer=fleet_pb2.PushResponse.FromString)
@@ -173,7 +170,6 @@ class Pusher:
             self._bodies[samples] = [PushBody(body) for body in made]
 
     async def run_load(self, load: LoadSpec) -> Report:
-        """Run a load."""
         self.prepare(load.samples)
         report = Report()
         await asyncio.sleep(max(0.0, load.begin_at - time.monotonic()))

@@ -157,7 +157,6 @@ class Timings:
 
     @property
     def median(self) -> float:
-        """The median duration."""
         return statistics.median(self.seconds)
 
     def __str__(self) -> str:
@@ -192,7 +191,6 @@ def walsh_in_numpy(series: int, n: int) -> float:
 
 
 def ask(client: ReadClient) -> DifferentialList:
-    """Query all differentials of the last day."""
     until_at = time.time_ns() // 1000 + MINUTE_US
     return client.get_differentials(
         Selection(window=Window(from_at=until_at - DAY_US, until_at=until_at)), baseline=BASELINE
@@ -232,7 +230,6 @@ def quantiles(conninfo: str, dataset: Dataset, ingest_load: BackgroundIngest) ->
 
 
 def run(scale: Scale, stack: ExitStack) -> dict[str, float]:
-    """Run all parts."""
     filled = stack.enter_context(filled_database(scale))
     running = stack.enter_context(running_collector(filled.folder, filled.conninfo, "--tls"))
     operator = identity_file.read(Path(running.reported["operator"]))

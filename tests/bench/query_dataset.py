@@ -44,8 +44,6 @@ WORKERS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of the dataset."""
-
     regions: int
     targets: int
     days: int
@@ -141,7 +139,6 @@ async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[Targe
 
 
 async def _join(database: Database, size: Size, *, begun_at: int) -> list[Site]:
-    """Register one vantage per region."""
     names = [Vantage(name=f"v-{n:02}", region=f"region-{n:02}") for n in range(size.regions)]
     async with database.transaction() as connection:
         rows = [await vantages.register(connection, vantage, seen_at=begun_at) for vantage in names]

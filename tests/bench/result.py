@@ -37,22 +37,18 @@ class Goal:
 
 
 def log(sentence: str) -> None:
-    """Print progress to stderr."""
     sys.stderr.write(sentence + "\n")
 
 
 def at_most(bound: float) -> Goal:
-    """Return a goal for a figure that must not be larger."""
     return Goal("<=", bound)
 
 
 def at_least(bound: float) -> Goal:
-    """Return a goal for a figure that must not be smaller."""
     return Goal(">=", bound)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 

@@ -164,7 +164,6 @@ def main() -> int:
 
 
 def _collected(collector: RunningServer, fleet: Fleet, options: argparse.Namespace) -> dict[str, float]:
-    """Return the collector's figures."""
     watchers = [(number, REGIONS[number % len(REGIONS)]) for number in range(options.watchers)]
     with _watchers(collector.reported["http"], watchers) as dialogs:
         before = cpu_seconds(collector.pid)
@@ -213,7 +212,6 @@ def _changed(count: int, change: Callable[[str], float]) -> list[Change]:
 
 
 def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[float]:
-    """Yield the delay of each change at each watcher that it reached."""
     arrivals: dict[int, list[tuple[float, str]]] = {}
     for place, number, at in process["arrivals"]:
         arrivals.setdefault(number, []).append((at, process["tables"][place]["first"]))

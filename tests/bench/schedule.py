@@ -36,7 +36,6 @@ SETTLE_SECONDS = 3
 
 
 def plan(base_url: str, targets: int) -> dict[str, Any]:
-    """Return a plan with this number of targets, each with its own phase."""
     probed = [
         {"provider": f"sim-{n}", "model": MODEL, "base_url": base_url, "workload": {"max_output_tokens": 5}}
         for n in range(targets)
@@ -57,7 +56,6 @@ def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def percentiles(late_ms: Sequence[float], skew_ms: Sequence[float]) -> dict[str, float]:
-    """Return the figures of start errors and skews."""
     return {
         "start_error_p50_ms": percentile(late_ms, 0.5),
         "start_error_p99_ms": percentile(late_ms, 0.99),
@@ -67,7 +65,6 @@ def percentiles(late_ms: Sequence[float], skew_ms: Sequence[float]) -> dict[str,
 
 
 def reference_figures(timers: Sequence[subprocess.Popen[bytes]]) -> dict[str, float]:
-    """Return the figures of the references when they end."""
     delays: list[list[float]] = [json.loads(timer.communicate()[0]) for timer in timers]
     skew_ms = [max(pair) - min(pair) for pair in zip(*delays, strict=True)]
     return percentiles([delay for own in delays for delay in own], skew_ms)

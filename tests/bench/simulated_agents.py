@@ -72,7 +72,6 @@ class Agent:
     _channel: grpc.aio.Channel | None = None
 
     async def run(self, timeline: Timeline, phase: float) -> None:
-        """Run the whole timeline. `phase` is this agent's offset within 15 s."""
         self._channel = self.collector.channel(self.credential)
         self._give_up = timeline.end + GIVE_UP_SECONDS
         await self._steady(timeline.begin + phase, timeline.storm)
@@ -152,7 +151,6 @@ class Agent:
 
 
 def vantage_name(number: int) -> str:
-    """Return the name of the agent with this number."""
     return f"bench-{number:04}"
 
 

@@ -49,7 +49,6 @@ class Simulator:
         return {record["request_id"]: record for record in records}
 
     def stop(self) -> None:
-        """Stop the process."""
         with self.process:
             self.process.terminate()
 

@@ -104,7 +104,6 @@ class Month:
         self._places = np.broadcast_to(np.arange(len(targets)), shape).ravel()
 
     def rounds_of_rows(self) -> Iterator[RoundRows]:
-        """Yield the rows round by round."""
         for seq, round_at in enumerate(self.rounds, 1):
             yield self._round(seq, round_at)
 

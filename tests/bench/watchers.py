@@ -32,8 +32,6 @@ class WatcherConfig:
 
 @dataclass(slots=True)
 class Watchers:
-    """The watchers of one process."""
-
     config: WatcherConfig
     tables: dict[bytes, int] = field(default_factory=dict)
     tables_seen: list[dict[str, Any]] = field(default_factory=list)
@@ -42,7 +40,6 @@ class Watchers:
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OPENING_AT_ONCE))
 
     async def watch(self, number: int, region: str) -> None:
-        """Watch a region until the process ends."""
         async for content in self._events(number, region):
             at = time.monotonic()
             place = self.tables.get(content)

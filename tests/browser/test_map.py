@@ -40,7 +40,6 @@ class Page:
     until_at: int
 
     def open(self, query: str = "", *, width: int = 1280) -> None:
-        """Open the map and wait until it is there."""
         self.browser.open(f"{self.collector.http}/map{query}", width=width)
         self.browser.until(READY)
 
@@ -50,7 +49,6 @@ class Page:
         return f"from={rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}&until={rfc3339(self.until_at)}"
 
     def command(self, *words: str, windowed: bool = True) -> list[dict[str, Any]]:
-        """Return the rows that a command prints, for the window of the first rounds."""
         window = f"{rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}..{rfc3339(self.until_at)}"
         options = ["--window", window] if windowed else []
         return printed_rows(self.collector.http_address, *words, *options)

@@ -58,7 +58,6 @@ window.fetch = async (path, options) => {
 
 
 def latency(target: str, region: str) -> int:
-    """The first target is slower from Singapore."""
     return 200_000 + (SLOWER_US if (target, region) == (FIRST, SG) else 0)
 
 
@@ -85,17 +84,14 @@ class Page:
     until_at: int
 
     def open(self, path: str, *, width: int = 1280, dark: bool = False, ready: str = TABLE) -> None:
-        """Open a path and wait until its content is there."""
         self.browser.open(f"{self.collector.http}{path}", width=width, dark=dark)
         self.browser.until(ready)
 
     @property
     def credential(self) -> str:
-        """The credential of the collector's operator."""
         return str(identity_file.read(self.collector.data_dir / "operator.json").credential)
 
     def log_in(self, credential: str) -> None:
-        """Send the form of the login."""
         self.browser.evaluate("document.querySelector('form.login input[type=password]').focus()")
         self.browser.evaluate("document.querySelector('form.login input[type=password]').value = ''")
         self.browser.ask("Input.insertText", text=credential)

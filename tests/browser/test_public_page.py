@@ -28,7 +28,6 @@ document.querySelector('text').getBoundingClientRect().right <
 
 
 def latency(target: str, region: str) -> int | None:
-    """The hostile target fails from Singapore."""
     return None if (target, region) == (HOSTILE_TARGET, SG) else 200_000
 
 
@@ -40,7 +39,6 @@ class Page:
     collector: Collector
 
     def open(self) -> None:
-        """Open the status and wait until its content and its header are there."""
         self.browser.open(f"{self.collector.http}/status", width=1280)
         self.browser.until(f"({TABLE}) && ({SIGNED_OUT})")
 

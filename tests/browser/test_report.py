@@ -75,7 +75,6 @@ def empty(routing: FakeCollector, tmp_path: Path) -> Path:
 
 
 def report(routing: FakeCollector, file: Path) -> Path:
-    """Write a report with `isochrone report`."""
     done = CliRunner().invoke(cli, ["report", "--file", str(file)], env={"ISOCHRONE_COLLECTOR": routing.address})
     assert done.exit_code == 0, done.output
     return file

@@ -20,7 +20,6 @@ class Operator:
     identity: Path | None = None
 
     def apply(self, plan: Path) -> None:
-        """Apply a plan."""
         _run("isochrone_collector", "apply", str(plan), "--yes", *self._where())
 
     def invite(self, vantage: Vantage) -> str:
@@ -62,7 +61,6 @@ class Collector:
         return self.program.runs and log.rfind('"leadership.taken"') > log.rfind('"leadership.lost"')
 
     def set_clock(self, ahead_s: float) -> None:
-        """Set the clock, which the collector reads at every use."""
         self.ahead_s = ahead_s
         self.clock.parent.mkdir(exist_ok=True)
         scratch = self.clock.with_suffix(".new")

@@ -37,23 +37,19 @@ class Server:
 
     @property
     def backends(self) -> list[int]:
-        """The processes that serve connections of collectors."""
         return [pid for pid in _children(self.postgres.pid) if b"postgres: isochrone" in _command_line(pid)]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all its processes."""
         pid = self.postgres.pid
         for process in [] if pid is None else [pid, *_children(pid)]:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
     async def stop(self) -> None:
-        """Stop the relay and the server."""
         await self.relay.stop()
         await asyncio.to_thread(self.postgres.stop)
 
     def replace(self, backup: Path) -> None:
-        """Start it again from a backup."""
         self.postgres.stop()
         _empty(self.home)
         shutil.copytree(backup, self.home / "postgres")
@@ -108,7 +104,6 @@ class Database:
             raise
 
     async def back_up(self, folder: Path) -> None:
-        """Copy the primary to a missing folder."""
         async with self.lock:
             await _patiently(lambda: asyncio.to_thread(back_up, self.primary.postgres, folder))
 

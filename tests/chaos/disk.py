@@ -23,7 +23,6 @@ def unavailable_reason() -> str | None:
 
 
 def mount(folder: Path, *, size_mb: int = SPOOL_MB) -> None:
-    """Mount an empty disk on `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=0700", "tmpfs", str(folder)], check=True)
 
@@ -38,7 +37,6 @@ def unmount(folder: Path, *, idle: bool = False) -> None:
 
 
 def fill(folder: Path) -> None:
-    """Fill the disk completely."""
     with Path(folder, _BALLAST).open("wb", buffering=0) as ballast:
         try:
             while True:
@@ -48,7 +46,6 @@ def fill(folder: Path) -> None:
 
 
 def free(folder: Path) -> None:
-    """Free the space again."""
     Path(folder, _BALLAST).unlink(missing_ok=True)
 
 

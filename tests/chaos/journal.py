@@ -37,12 +37,10 @@ class Entry:
 
 
 def line(status: Status, *, at_ns: int, sample: Sample) -> bytes:
-    """Return the line for a sample."""
     return f"{status.value} {at_ns} {sample.target_id} {sample.round_at}\n".encode()
 
 
 def read(home: Path) -> list[Entry]:
-    """Return all entries of the agent in `home`."""
     return list(map(_entry, _lines(home / FILE)))
 
 

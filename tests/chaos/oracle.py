@@ -13,8 +13,6 @@ from chaos.journal import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The evidence on one vantage at the end of a run."""
-
     vantage: str
     recorded: AbstractSet[Key]  # everything that its spool ever committed
     stored: Counter[Key]  # rows in PostgreSQL
@@ -45,12 +43,10 @@ class Verdict:
 
     @property
     def conserved(self) -> bool:
-        """True if samples were stored, and none was lost, duplicated or invented."""
         return self.stored > 0 and not (self.lost or self.duplicated or self.invented or self.unbalanced)
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Return the verdict on one vantage."""
     stored = set(evidence.stored)
     gone = evidence.recorded - stored - evidence.left
     missing = gone - evidence.irrecoverable

@@ -41,7 +41,6 @@ class Program:
 
     @property
     def runs(self) -> bool:
-        """True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
@@ -60,7 +59,6 @@ class Program:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if the process runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 

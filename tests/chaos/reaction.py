@@ -52,7 +52,6 @@ async def first_member(testbed: Testbed) -> str | None:
 
 
 async def react(testbed: Testbed, member: str) -> Reaction:
-    """Let a member fail for good, and return the reaction."""
     testbed.members[member].relay.refuse()
     failed_at, from_ns, stale = _now_at(), time.monotonic_ns(), 0
     seen_ns = dict[str, int]()

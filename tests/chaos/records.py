@@ -54,7 +54,6 @@ def quarantined(data_dir: Path) -> set[Key]:
 
 
 def account(data_dir: Path) -> Account:
-    """Return the agent's account of its samples."""
     with _copy(data_dir) as db:
         return read_stats(db).account
 

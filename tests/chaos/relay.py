@@ -23,7 +23,6 @@ class TlsMeter:
         self._left = 0
 
     def payload_bytes(self, data: bytes) -> int:
-        """Return the number of payload bytes in a chunk."""
         payload = 0
         while data:
             passed = min(self._left, len(data))
@@ -84,7 +83,6 @@ class Relay:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Start listening."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -96,7 +94,6 @@ class Relay:
         await asyncio.gather(*self._forwarding, return_exceptions=True)
 
     async def partition(self, seconds: float) -> None:
-        """Cut and refuse all connections for `seconds`."""
         self.refuse()
         try:
             await asyncio.sleep(seconds)
@@ -104,7 +101,6 @@ class Relay:
             self._refusing = False
 
     def refuse(self) -> None:
-        """Cut and refuse all connections from now on."""
         self._refusing = True
         self._cut_all()
 

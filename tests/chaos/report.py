@@ -55,7 +55,6 @@ def table(events: Iterable[Event], timeline: Timeline) -> str:
 
 
 def padded(kind: str) -> str:
-    """Return the name of a kind as a column."""
     return f"{kind:<{KIND_WIDTH}}"
 
 

@@ -13,7 +13,6 @@ PUSH = b"p" * PUSH_BYTES
 
 @pytest.fixture
 async def echo_relay() -> AsyncIterator[tuple[Relay, list[bytes]]]:
-    """A relay in front of an echo server, and the bytes that the server received."""
     received: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,7 +81,6 @@ async def test_a_partition_ends(echo_relay: tuple[Relay, list[bytes]]) -> None:
 
 
 def record(kind: int, size: int) -> bytes:
-    """Return a TLS record of this size."""
     return bytes([kind, 3, 3, *size.to_bytes(2, "big")]) + b"c" * size
 
 

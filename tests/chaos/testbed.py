@@ -52,12 +52,10 @@ class TestedAgent:
 
     @property
     def data_dir(self) -> Path:
-        """The folder of its spool."""
         return self.folder / "disk"
 
     @property
     def spool(self) -> Path:
-        """The file of its spool."""
         return self.data_dir / records.FILE
 
     def read_spool(self) -> set[Key]:
@@ -96,7 +94,6 @@ class TestedAgent:
         return max(sum(counted.values()) - refused, 0)
 
     def journal(self) -> list[Entry]:
-        """Return the entries of its journal."""
         return journal.read(self.folder)
 
     def acknowledged_ns(self) -> list[int]:
@@ -141,11 +138,9 @@ class Testbed:
 
     @property
     def first_backup(self) -> Path:
-        """The folder of a backup of the database at the beginning."""
         return self.folder / "first-backup"
 
     async def begin(self) -> None:
-        """Make the first backup."""
         await self.database.back_up(self.first_backup)
         self.began_s = time.monotonic()
 
@@ -156,7 +151,6 @@ class Testbed:
 
     @property
     def programs(self) -> list[Program]:
-        """All programs that faults disturb."""
         return [*(collector.program for collector in self.collectors), *(agent.program for agent in self.agents)]
 
     async def watch(self) -> None:

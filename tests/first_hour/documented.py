@@ -23,7 +23,6 @@ def questions(folder: Path) -> list[str]:
 
 
 def examples(help_text: str) -> list[str]:
-    """Return the examples of a `--help`."""
     section = re.split(r"^ *Examples?:$", help_text, flags=re.MULTILINE)[-1]
     return [line.strip() for line in re.findall(r"^ +(isochrone .+)$", section, re.MULTILINE)]
 

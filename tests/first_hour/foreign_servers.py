@@ -31,7 +31,6 @@ class ForeignServer:
 
 @contextmanager
 def foreign_servers(folder: Path) -> Iterator[list[ForeignServer]]:
-    """Run every server that is installed here."""
     with ExitStack() as stack:
         found = []
         if _has_proxy():

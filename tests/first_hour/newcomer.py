@@ -47,7 +47,6 @@ class Newcomer:
     def terminal(
         self, line: str, *, columns: int = NARROW, lines: int = 24, folder: Path | None = None
     ) -> PseudoTerminal:
-        """Open a terminal that runs this line of shell in a folder, by default the home folder."""
         command = ["sh", "-c", f"cd '{folder or self.home}' && exec {line}"]
         return PseudoTerminal(command, columns=columns, lines=lines, **self._environment)
 
@@ -71,7 +70,6 @@ class Newcomer:
         return output
 
     def note(self, what: str, text: str, columns: int) -> None:
-        """Note the defects of a text on the screen."""
         for defect in defects(text, width=columns, names=self.names):
             self.fail(f"{what}: {defect}")
 

@@ -89,7 +89,6 @@ def test_a_migration_that_fails_changes_nothing(empty_database_url: str) -> None
 
 
 def migrate(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", *words]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 

@@ -34,17 +34,14 @@ def of_target(
 
 
 def fails(target: str, *, at: int = AT, **how: Any) -> AlertMessage:
-    """Return the alert that begins an incident."""
     return of_target(AlertKind.TARGET_FAILING, target, at=at, **how)
 
 
 def recovers(target: str, *, at: int = AT + 60 * SECOND_US) -> AlertMessage:
-    """Return the alert that ends it."""
     return of_target(AlertKind.TARGET_RECOVERED, target, at=at)
 
 
 def acknowledged(target: str, *, at: int = AT + SECOND_US) -> AlertMessage:
-    """Return the alert that acknowledges it."""
     begun = fails(target)
     return AlertMessage(
         id=id_of(AlertKind.ACKNOWLEDGED, target),
@@ -69,5 +66,4 @@ def switches(route: str = "chat", *, at: int = AT) -> AlertMessage:
 
 
 def pending(message: AlertMessage, **how: Any) -> Pending:
-    """Return an alert that is due since it was raised."""
     return Pending(**{"message": message, "next_attempt_at": message.raised_at, **how})

@@ -56,7 +56,6 @@ def new_database(coordinator: str, name: str, *, template: str | None = None) ->
 
 
 def migrate(database_url: str) -> None:
-    """Migrate a database and distribute its tables."""
     schema.migrate(database_url, distribute=True)
 
 

@@ -49,7 +49,6 @@ def difference(
 
 
 def cell(value: float, row: Differential, **more: Any) -> Cell:
-    """A cell with a difference."""
     return Cell(value=1000 * value, rounds=row.n or row.region_n, difference=row, **more)
 
 

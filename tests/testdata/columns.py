@@ -18,7 +18,6 @@ T = TypeVar("T")
 
 
 def present(value: T | None) -> T:
-    """Return a value that must not be `None`."""
     assert value is not None
     return value
 
@@ -37,7 +36,6 @@ class Row(NamedTuple):
 
 
 def probes(rows: Sequence[Row], *, regions: tuple[str, ...] = ("us", "sg")) -> Probes:
-    """Return the rows as columns."""
     return Probes(
         regions=regions,
         target_id=np.array([row.target for row in rows], dtype=np.int64),

@@ -53,7 +53,6 @@ def back_up(server: EmbeddedPostgres, folder: Path, *options: str) -> None:
 
 
 def promote(standby: EmbeddedPostgres) -> None:
-    """Make a standby the primary."""
     assert ask(standby, "SELECT pg_promote(true, 30)::int") == 1
 
 
@@ -66,7 +65,6 @@ def ask(server: EmbeddedPostgres, statement: str) -> int | None:
 
 
 def url_of_all(*servers: EmbeddedPostgres) -> str:
-    """Return one URL that names all of the servers."""
     parts = conninfo_to_dict(servers[0].conninfo)
     hosts = [str(conninfo_to_dict(server.conninfo)["host"]) for server in servers]
     return f"postgresql:///?{urlencode({**{k: v for k, v in parts.items() if v}, 'host': ','.join(hosts)})}"
@@ -94,21 +92,17 @@ class DatabaseRelay:
 
     @property
     def url(self) -> str:
-        """The URL of the database through the relay."""
         return url_through(self)
 
     @property
     def port(self) -> int:
-        """The port of the relay."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
-        """Start listening."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
 
     async def stop(self) -> None:
-        """Close all connections and stop listening."""
         assert self._server is not None
         self._server.close()
         self.swallowing = False

@@ -11,7 +11,6 @@ SLOW = ("tencent/hunyuan-turbos", "tencent/hunyuan-turbo")
 
 
 def rows(screen: str) -> list[str]:
-    """Return the lines of the targets."""
     lines = screen.splitlines()
     headings = [n for n, line in enumerate(lines) if line.split()[:1] == ["ttft"]]
     # Without the pointer to the selected target.

@@ -26,12 +26,10 @@ def section(page: str, title: str) -> str:
 
 
 def blocks_of(text: str) -> list[str]:
-    """Return the blocks of commands of a text."""
     return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def unused_ports(written: Sequence[str]) -> dict[str, int]:
-    """Return a port that is free for each one that a page has."""
     return dict(zip(written, free_ports(len(written)), strict=True))
 
 

@@ -13,7 +13,6 @@ _PORTS = range(12_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that are free now."""
     ports: list[int] = []
     with ExitStack() as stack:
         while len(ports) < count:
@@ -25,10 +24,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
     return free_ports(1)[0]
 
 
 def dead_url() -> str:
-    """Return the base URL of a provider that is not there."""
     return f"http://127.0.0.1:{free_port()}/v1"

@@ -133,13 +133,11 @@ class PseudoTerminal:
 
     @property
     def lines(self) -> list[str]:
-        """The lines on the screen."""
         with self._lock:
             return [line.rstrip() for line in self._screen.display]
 
     @property
     def text(self) -> str:
-        """The screen as text."""
         return "\n".join(self.lines)
 
     @property
@@ -150,12 +148,10 @@ class PseudoTerminal:
         return "\n".join([*(line.rstrip() for line in above), *self.lines])
 
     def shows_cursor(self) -> bool:
-        """Return whether the cursor is visible."""
         with self._lock:
             return _CURSOR << 5 in self._screen.mode
 
     def is_alternate(self) -> bool:
-        """Return whether the alternate screen is shown."""
         with self._lock:
             return self._screen.is_alternate
 

@@ -35,12 +35,10 @@ Latencies = Callable[[str, str], int | None]
 
 
 def usual_latencies(target: str, region: str) -> int | None:  # the signature of `Latencies`
-    """Return the usual latency: every target succeeds from every region."""
     return USUAL_LATENCIES_US[target]
 
 
 def without(*dead: str) -> Latencies:
-    """Return latencies in which some targets fail from every region."""
     return lambda target, region: None if target in dead else usual_latencies(target, region)
 
 

@@ -28,7 +28,6 @@ def variables(where: Any, **more: str) -> dict[str, str]:
 
 
 def run(where: Any, *words: str, **more: str) -> Result:
-    """Run the command in this process."""
     return CliRunner().invoke(cli, words, env=variables(where, **more), prog_name="isochrone")
 
 
@@ -68,7 +67,6 @@ def stopped(process: Process) -> tuple[str, str]:
 
 
 def printed(address: str, *words: str) -> dict[str, Any]:
-    """Return the document that a command prints about the collector at an address."""
     done = run(address, *words, "--output", "json")
     assert done.exit_code == 0, (done.output, done.exception)
     document: dict[str, Any] = json.loads(done.stdout)
@@ -76,7 +74,6 @@ def printed(address: str, *words: str) -> dict[str, Any]:
 
 
 def printed_rows(address: str, *words: str) -> list[dict[str, Any]]:
-    """Return the rows of that document."""
     rows: list[dict[str, Any]] = printed(address, *words)["rows"]
     return rows
 

@@ -23,7 +23,6 @@ _DROPPED = {USER_HEADER.lower(), SECRET_HEADER.lower(), "host", "connection", "c
 
 
 def create_proxy(upstream: str, secret: str) -> Starlette:
-    """Return the proxy of the collector at a URL."""
     client = httpx.AsyncClient(base_url=upstream, trust_env=False, timeout=60)
 
     async def forward(request: Request) -> Response:

@@ -27,7 +27,6 @@ AT = 1_800_000_000_000_000 // RULES.epoch_us * RULES.epoch_us
 
 
 def target_named(name: str, *, usd: float | None = None, region: str | None = None, paused: bool = False) -> Target:
-    """Return a target as described in the plan; `usd` per million output tokens."""
     price = None if usd is None else Price(usd_per_m_output=usd)
     return Target(
         id=ord(name[0]),
@@ -67,12 +66,10 @@ def evidence(
 
 
 def shift(low_ms: float, high_ms: float) -> Shift:
-    """Return a shift in the middle of its interval."""
     return Shift(estimate=(low_ms + high_ms) / 2 * 1e3, low=low_ms * 1e3, high=high_ms * 1e3)
 
 
 def comparison(left: str, right: str, low_ms: float, high_ms: float) -> Comparison:
-    """Return the comparison in which `left` takes longer than `right` by this interval."""
     return Comparison(left=left, right=right, n=100, window=shift(low_ms, high_ms))
 
 
@@ -127,30 +124,24 @@ Fails = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """One decision with its inputs."""
-
     inputs: Inputs
     before: State
     decision: Decision
 
     @property
     def switched(self) -> bool:
-        """True if the first choice changed."""
         return self.decision.change in SWITCHES
 
     @property
     def first(self) -> str | None:
-        """The first choice."""
         return self.decision.state.incumbent
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights as published."""
         return {entry.target: entry.weight for entry in self.decision.entries}
 
 
 def none_fail(member: int, vantage: int) -> bool:
-    """Return false: no probe fails."""
     del member, vantage
     return False
 
@@ -202,7 +193,6 @@ def probe_table(
 def plan_of(
     *targets: Target, slo: Slo | None = None, route: Route | None = None, version: int = 1, control: str = ""
 ) -> Plan:
-    """Return a plan with a route over all its targets."""
     route = route or Route(name="r", members=tuple(one.name for one in targets), slo=slo or Slo())
     return Plan(version=version, baseline="r0", targets=targets, control=control, routes=(route,))
 
@@ -261,7 +251,6 @@ class RoutingSimulation:
         return found
 
     def decide_now(self, rows: Reals, here: int = 0) -> DecisionRecord:
-        """Decide now from these rows."""
         (inputs,) = build_inputs(
             self.plan.routes[0],
             self.plan,
@@ -297,7 +286,6 @@ class RoutingSimulation:
         )
 
     def _noise_series(self, rounds: int) -> Reals:
-        """Return autocorrelated normal noise."""
         noise = self._random.standard_normal(rounds)
         for place in range(1, rounds if self.autocorrelation else 0):
             noise[place] = self.autocorrelation * noise[place - 1] + np.sqrt(1 - self.autocorrelation**2) * noise[place]
@@ -326,5 +314,4 @@ class RoutingSimulation:
         )
 
     def replan(self, plan: Plan) -> None:
-        """Apply a new plan."""
         self.plan = replace(plan, version=self.plan.version + 1)

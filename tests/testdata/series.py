@@ -13,7 +13,6 @@ _LEVEL_MS = 100.0
 
 
 def noise(n: int) -> Reals:
-    """Return independent noise of 1 ms."""
     return np.random.default_rng(2).standard_normal(n)
 
 
@@ -66,7 +65,6 @@ class SeriesModel:
     daily_amplitude: float = 0.2
 
     def rounds(self, days: float) -> Integers:
-        """Return the rounds of `days` days."""
         return START_AT + np.arange(int(days * 86_400 / self.every_s), dtype=np.int64) * self.every_s * 1_000_000
 
     def values(self, rounds: Integers, seed: int) -> Reals:

@@ -16,13 +16,10 @@ Results = Callable[[str, str, int], RoundKind | None]
 
 
 def answered(_target: str, _vantage: str, _number: int) -> RoundKind | None:
-    """Answer every round."""
     return OK
 
 
 def fails(target: str, rounds: range, *vantages: str, kind: RoundKind = FAILED, then: Results = answered) -> Results:
-    """Return results in which a target fails in some rounds, from some vantages or from all."""
-
     def results(name: str, vantage: str, number: int) -> RoundKind | None:
         hit = name == target and number in rounds and (not vantages or vantage in vantages)
         return kind if hit else then(name, vantage, number)
@@ -58,7 +55,6 @@ class SimulatedFleet:
 
     @property
     def fleet(self) -> Fleet:
-        """The fleet of the next step."""
         targets = [
             WatchedTarget(
                 id=place + 1,

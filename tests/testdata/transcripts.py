@@ -76,7 +76,6 @@ def sse(*datas: str, end: str = "\n", between: str = "") -> bytes:
 
 
 def compact(document: object) -> str:
-    """Return JSON as servers send it."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -86,7 +85,6 @@ def event(kind: str, **parts: Any) -> str:
 
 
 def typed(*events: str) -> bytes:
-    """Return these events."""
     return "".join(events).encode()
 
 

@@ -6,5 +6,4 @@ from functools import cache
 
 @cache
 def system_trust() -> ssl.SSLContext:
-    """Return the context of a client that connects to any server."""
     return ssl.create_default_context()

@@ -62,7 +62,6 @@ class Stream:
 
 
 def load(path: Path) -> Stream:
-    """Return the stream of one file."""
     document: dict[str, Any] = json.loads(path.read_text())
     frames = [(at_ms, _bytes_of(data)) for at_ms, data in document.pop("frames")]
     expected = document.pop("expected")

@@ -81,7 +81,6 @@ class ConsumerTable:
             terminalreporter.line(line)
 
     def lines(self) -> Iterator[str]:
-        """Yield the table, a line per case."""
         widths = [max(len(name), *(len(str(self.cells[name, case])) for case in CASES)) for name in CONSUMERS]
         first = max(map(len, CASES))
         yield "  ".join([" " * first, *map(str.ljust, CONSUMERS, widths)]).rstrip()

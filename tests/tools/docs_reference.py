@@ -69,13 +69,11 @@ _INTRODUCTION = (
 
 
 def pages() -> dict[str, str]:
-    """The pages by their path in the site, as Markdown."""
     commands = {f"reference/{program}.md": cli_page(program) for program in PROGRAMS}
     return commands | {"reference/configuration.md": configuration_page(), "reference/metrics.md": metrics_page()}
 
 
 def cli_page(program: str) -> str:
-    """The page of a program: the `--help` of each of its commands."""
     sections = [f"# The command `{program}`\n\nThe text of `--help` of {program} and of each of its commands."]
     for context in commands(program):
         text = context.command.get_help(context).rstrip()
@@ -193,7 +191,6 @@ def environment() -> list[tuple[str, ...]]:
 
 
 def _default(option: click.Parameter) -> str:
-    """The default that the help shows: one of the option, or one that its help describes."""
     described = re.search(r"\[default: ([^\]]+)\]", getattr(option, "help", "") or "")
     if described:
         return described[1]
@@ -225,7 +222,6 @@ def meanings(shape: type[schema.Shape]) -> Mapping[str, str]:
 
 
 def keys_of(shape: type[schema.Shape]) -> dict[str, FieldInfo]:
-    """The fields of a part by their keys in the document."""
     return {field.alias or name: field for name, field in shape.model_fields.items()}
 
 
@@ -253,7 +249,6 @@ def default_of(field: FieldInfo) -> str:
 
 
 def values_of(hint: Any) -> str:  # any annotation
-    """The values that a key takes, from its annotation."""
     kind, marks = _flat(hint)
     bounds = next((mark.func for mark in marks if isinstance(getattr(mark, "func", None), schema.Bounds)), None)
     if bounds is not None:

@@ -29,7 +29,6 @@ def on_startup(**_more: Any) -> None:  # the arguments of an event of MkDocs
 
 
 def on_files(files: Files, *, config: Any) -> Files:  # the type depends on the version of MkDocs
-    """Add the pages and files that are not in docs/."""
     from tools import docs_reference  # imports all programs, which only a build needs
 
     for path, uri in MOVED.items():
@@ -48,7 +47,6 @@ def on_page_markdown(markdown: str, *, page: Any, **_more: Any) -> str:  # as ab
 
 
 def own_pages() -> set[str]:
-    """The pages in docs/, by their path there."""
     return {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
 

@@ -63,7 +63,6 @@ def installed_packages() -> int:
 
 
 def install(extras: str, size: str) -> int:
-    """Install with pip, show the progress, and return the exit code of pip."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
     wanted = ["--no-compile", "--constraint", "constraints.txt", "--editable", f".[{extras}]"]
     opening = f"installing into {Path(sys.prefix).name} (once, {size})"

@@ -34,7 +34,6 @@ def generate(into: Path) -> None:
 
 
 def texts(base: Path) -> dict[str, str]:
-    """Return path and text of every generated file below `base`."""
     found = (path for root, folder in GENERATED for path in (base / root / folder).glob("*_pb2*.py*"))
     return {str(path.relative_to(base)): path.read_text() for path in sorted(found)}
 

@@ -32,7 +32,6 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def picture(database_url: str) -> str:
-    """Return the schema of a database as SQL."""
     dump = [str(binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", *_LEFT_OUT, database_url]
     text = subprocess.run(dump, check=True, capture_output=True, text=True).stdout  # our own command line
     for noise in (_NOISE, _COLUMN_VERSION, _NOT_NULL_NAME):

@@ -102,7 +102,6 @@ class Run:
 
     @property
     def round_at(self) -> int:
-        """The start of the current round."""
         return DAY_AT + self.number * EVERY_US
 
     async def apply(self, *targets: str) -> None:
@@ -117,7 +116,6 @@ class Run:
         self.ids = {target.name: target.id for target in self.local.plans.current.targets}
 
     async def inject(self, fault: Fault) -> None:
-        """Play a fault, and the rounds until the next one."""
         if NEW_TARGET in fault.targets:
             await self.apply(*TARGETS, NEW_TARGET)
         from_at = self.round_at
@@ -182,7 +180,6 @@ class Run:
                 )
 
     async def account(self) -> Account:
-        """Return the account of everything so far."""
         ever = Window(from_at=DAY_AT - DAY_US, until_at=self.round_at + DAY_US)
         async with self.local.database.connection() as connection:
             found = await incidents.of_window(connection, ever, past=True)

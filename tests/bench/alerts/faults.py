@@ -51,19 +51,16 @@ class Fault:
 
     @property
     def kind(self) -> AlertKind:
-        """The kind of its incidents."""
         is_throttling = self.outcome is Outcome.THROTTLED
         return AlertKind.TARGET_THROTTLED if is_throttling else AlertKind.TARGET_FAILING
 
     @property
     def regions(self) -> frozenset[str]:
-        """The regions from which the accused targets fail."""
         affected = VANTAGES if self.everywhere_from is not None else filter(self.affects, VANTAGES)
         return frozenset(region_of(vantage) for vantage in affected)
 
 
 def region_of(vantage: str) -> str:
-    """Return the region of a vantage."""
     return vantage.rpartition("-")[0]
 
 

@@ -115,7 +115,6 @@ def _tables(found: Course, names: list[str], epoch_us: int, window_us: int) -> I
 
 
 def simple(found: Course, parameters: Mapping[str, tuple[float, float]]) -> dict[str, Outcome]:
-    """Return the outcomes of the simple rules."""
     members = found.world.members
     outcomes = {
         name: outcome(found, one_hot(GRID[name][chosen](found), members)) for name, chosen in parameters.items()
@@ -125,7 +124,6 @@ def simple(found: Course, parameters: Mapping[str, tuple[float, float]]) -> dict
 
 
 def measured(job: tuple[World, int]) -> tuple[Outcome, dict[str, Outcome]]:
-    """Return the outcome of the collector and those of the simple rules in one world."""
     found = course(*job)
     return isochrone(found, job[1]), simple(found, TUNED)
 

@@ -52,7 +52,6 @@ def last(count: int, margin: float) -> Rule:
 
 
 def short_median(epochs: int, margin: float) -> Rule:
-    """The median of the last epochs, left by a margin."""
     return _of_window(lambda size: epochs * size, lambda values: np.asarray(np.median(values, axis=0)), margin)
 
 

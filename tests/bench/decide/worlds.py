@@ -98,7 +98,6 @@ class Course:
 
 
 def course(world: World, seed: int) -> Course:
-    """Draw a course."""
     chance = np.random.default_rng([seed, *world.name.encode()])
     rounds = int(world.days * DAY_S) // world.every_s
     levels = _levels(world, rounds, chance)

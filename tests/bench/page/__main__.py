@@ -118,7 +118,6 @@ class Bench:
         return asyncio.run(reference_sql.run_s(self.filled.conninfo, asked))
 
     def first_views(self) -> dict[str, float]:
-        """Measure the first view of the matrix."""
         visits: list[browsing.Visit] = []
         sqls: list[float] = []
 
@@ -271,7 +270,6 @@ def _busy_cores() -> Iterator[None]:
 
 
 def run(scale: Scale, length: Length, stack: ExitStack) -> dict[str, float]:
-    """Run all parts."""
     filled = stack.enter_context(filled_database(scale))
     collector = stack.enter_context(running_collector(filled.folder, filled.conninfo, "--http-listen", "127.0.0.1:0"))
     targets = list(filled.dataset.target_ids)

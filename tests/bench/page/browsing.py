@@ -68,7 +68,6 @@ def prepare(browser: Browser) -> None:
 
 
 def leave(browser: Browser) -> None:
-    """Close the page in a tab, so that it asks no more."""
     browser.ask("Page.navigate", url="about:blank")
 
 

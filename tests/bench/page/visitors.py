@@ -154,7 +154,6 @@ class Visitor:
         return float(headers.get("age", 0))
 
     def _kept(self) -> Connection | None:
-        """Return a connection that the collector has not closed."""
         while self.idle:
             reader, writer = self.idle.pop()
             if not reader.at_eof() and not writer.is_closing():

@@ -165,7 +165,6 @@ def _print_coverage(covered: tuple[Coverage, ...]) -> None:
 
 
 def _shown(heading: str, figures: Mapping[str, float]) -> Mapping[str, float]:
-    """Print figures under a heading, and return them."""
     _line(f"\n{heading}")
     for name, value in figures.items():
         _line(f"  {name:<40} {value:.3g}")

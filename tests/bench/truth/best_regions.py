@@ -81,12 +81,10 @@ def figures(seed: int) -> dict[str, float]:
 
 
 def best_regions(seed: int) -> dict[Case, Found]:
-    """Return what the tables of each case show."""
     return {case: measured(case, np.random.default_rng([seed, 9, n])) for n, case in enumerate(CASES)}
 
 
 def measured(case: Case, chance: np.random.Generator) -> Found:
-    """Draw the tables of a case, and count."""
     tables = [list(_table(case, chance)) for _ in range(case.tables)]
     others = [line for lines in tables for line in lines if line.region != line.best_region]
     return Found(

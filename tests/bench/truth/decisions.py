@@ -147,7 +147,6 @@ def _decisions(sides: Sequence[Reals], *, has_history: bool) -> list[Decision]:
 
 
 def _decided(sides: Sequence[Reals], levels: Sequence[Levels] | None) -> Iterable[Decision]:
-    """Return the decision on each pair of one table; sides and levels have a row per pair."""
     pairs, rounds = sides[0].shape
     cells = len(sides) * pairs * rounds
     panel = Panel(

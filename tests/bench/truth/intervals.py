@@ -104,7 +104,6 @@ class Coverage:
 
 
 def measured(seed: int) -> tuple[Coverage, ...]:
-    """Measure all cases of differences."""
     return tuple(_coverage(case, seed) for case in CASES)
 
 
@@ -233,7 +232,6 @@ def _covered(case: Case, found: Sequence[tuple[float, float, float] | None], tru
 
 
 def shares_below(past: Reals, limit: float | Reals) -> Levels:
-    """Return the hourly shares of requests that succeed."""
     below = (past <= limit).reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
     share = float(below.mean())
     return Levels(values=below, noise=np.full(len(past), share * (1 - share) / ROUNDS_PER_HOUR))

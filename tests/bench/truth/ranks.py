@@ -82,12 +82,10 @@ def figures(seed: int) -> dict[str, float]:
 
 
 def ranks(seed: int) -> dict[Case, Found]:
-    """Return what the tables of each case show."""
     return {case: measured(case, np.random.default_rng([seed, 10, n])) for n, case in enumerate(CASES)}
 
 
 def measured(case: Case, chance: np.random.Generator) -> Found:
-    """Draw the tables of a case, and count."""
     tables = [_table(case, chance) for _ in range(TABLES)]
     rows = np.concatenate(tables)
     neighbours = [pair for table in tables for pair in pairwise(table.tolist())]

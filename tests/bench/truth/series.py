@@ -28,7 +28,6 @@ def chained(noise: Reals, correlation: float, *, axis: int) -> Reals:
 
 
 def independent(chance: np.random.Generator, rows: int, n: int) -> Reals:
-    """Return independent normal values."""
     return chance.standard_normal((rows, n))
 
 
@@ -91,6 +90,5 @@ TAILS: dict[str, Series] = {
 
 
 def ragged_of(values: Reals) -> Ragged:
-    """Return the rows as `Ragged`."""
     rows, n = values.shape
     return Ragged(values=values.ravel(), offsets=np.arange(rows + 1) * n)

@@ -80,7 +80,6 @@ class Outcomes:
     limit_us: float
 
     def split(self, rounds: int) -> tuple["Outcomes", "Outcomes"]:
-        """Return the first rounds, and the others."""
         parts = (slice(rounds), slice(rounds, None))
         before, after = (
             replace(self, latencies_us=self.latencies_us[:, own], failed=self.failed[:, own]) for own in parts

@@ -103,7 +103,6 @@ class StolenCollector(fleet_pb2_grpc.FleetServicer):
         raise NotImplementedError
 
     async def FetchPlan(self, _request: Any, _context: Any) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # gRPC's name
-        """Return the hostile plan."""
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(self.plan))
 
     async def Push(self, request: fleet_pb2.PushRequest, _context: Any) -> fleet_pb2.PushResponse:  # noqa: N802  # as above

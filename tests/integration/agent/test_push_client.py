@@ -56,7 +56,6 @@ async def delivering(
     batch: int = 5,
     conditions: Heartbeat = NO_CONDITIONS,
 ) -> AsyncIterator[tuple[AsyncSpool, PushClient]]:
-    """A running push_client, with `backlog` samples sealed in batches of `batch`."""
     async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as spool:
         for number in range(backlog):
             await spool.record(sample(number))
@@ -93,8 +92,6 @@ async def until_empty(spool: AsyncSpool, seconds: float = 60) -> None:
 def refusing(
     when: Callable[[fleet_pb2.PushRequest], bool], code: grpc.StatusCode, details: str = "", **metadata: str
 ) -> Answer:
-    """Refuse the pushes for which `when` is true."""
-
     async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
         if when(request):
             await context.abort(code, details, tuple((k.replace("_", "-"), v) for k, v in metadata.items()))
@@ -103,13 +100,11 @@ def refusing(
 
 
 def first(count: int) -> Callable[[fleet_pb2.PushRequest], bool]:
-    """True for the first `count` pushes that carry samples."""
     left = iter(range(count))
     return lambda request: bool(request.samples) and next(left, None) is not None
 
 
 def altering(count: int, alter: Callable[[fleet_pb2.PushResponse], None]) -> Answer:
-    """Alter the receipts of the first `count` pushes that carry samples."""
     is_due = first(count)
 
     async def answer(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:

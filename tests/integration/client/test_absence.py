@@ -129,13 +129,11 @@ def ask(collector: Collector, arguments: list[str], config: Path) -> Result:
 
 @pytest.fixture(params=STATES)
 def state(request: pytest.FixtureRequest) -> State:
-    """Each state in turn."""
     return STATES[request.param]
 
 
 @pytest.fixture
 def collector(state: State, start_collector: StartCollector) -> Collector:
-    """A collector in this state."""
     started = start_collector(more=["--http-listen", "127.0.0.1:0"])
     if state.plan:
         started.call.apply(PLAN)

@@ -414,7 +414,6 @@ class Script:
         self.since: list[int] = []
 
     def list_samples(self, _selection: Selection, *, limit: int) -> tuple[StoredSample, ...]:
-        """No samples."""
         assert limit
         return ()
 

@@ -124,7 +124,6 @@ class SampleFeeder:
         self.call = collector.call
 
     def push(self, count: int = 1) -> None:
-        """Store `count` new samples."""
         self.seq += 1
         target_id = self.call.targets().targets[0].id
         now_at = hours_ago(0)
@@ -379,7 +378,6 @@ class RoundFeeder:
         self.ids = {target.name: target.id for target in collector.call.targets().targets}
 
     def push(self, collector: Collector, *, rounds: int, ago_us: int = 0) -> None:
-        """Store `rounds` rounds that end `ago_us` microseconds ago."""
         self.seq += 1
         now_at = time.time_ns() // 1000 - ago_us
         for region in REGIONS:

@@ -20,7 +20,6 @@ def collector(start_collector: StartCollector) -> Collector:
 
 
 def operate(collector: Collector, *words: str) -> str:
-    """The output of an operator's command on the collector's host."""
     done = run_command(*words, "--identity", str(collector.data_dir / "operator.json"))
     assert done.returncode == 0, done.stderr
     return done.stdout

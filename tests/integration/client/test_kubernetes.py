@@ -65,7 +65,6 @@ def weights(api: ApiServer, plural: str = "httproutes", name: str = "llm") -> li
 
 
 def holder(api: ApiServer) -> str:
-    """The holder of the lease; empty without one."""
     lease = api.objects.get(("leases", "isochrone-us-east-2"))
     return str(lease["spec"]["holderIdentity"]) if lease else ""
 

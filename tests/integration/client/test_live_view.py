@@ -28,7 +28,6 @@ ROUNDS = 30
 
 
 def slower_in_singapore(target: str, region: str) -> int | None:
-    """One target is slower from one region."""
     usual = {FIRST: 200_000, SECOND: 300_000, THIRD: 400_000}[target]
     return usual + 150_000 * ((target, region) == (SECOND, SG))
 
@@ -43,18 +42,15 @@ def measured(shared_collector: Collector, tmp_path_factory: pytest.TempPathFacto
 
 
 def on_terminal(address: str, *options: str, columns: int = 80, lines: int = 24) -> PseudoTerminal:
-    """The live view of the collector at an address."""
     command = [*COMMAND, "--collector", address, "--every", "1", *options]
     return PseudoTerminal(command, columns=columns, lines=lines)
 
 
 def row(text: str, target: str) -> list[str]:
-    """The words of the line of a target."""
     return next((line.replace("▸", " ").split() for line in text.splitlines() if f" {target} " in line), [])
 
 
 def state_of(process: int) -> str:
-    """The state of a process: T if it is stopped."""
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -100,7 +96,6 @@ def test_the_keys_lead_through_the_view(measured: Collector) -> None:
 
 
 def assert_given_back(terminal: PseudoTerminal) -> None:
-    """The terminal is as before."""
     eventually(SECONDS, lambda: not terminal.is_alternate() and terminal.shows_cursor(), "the screen from before")
     eventually(SECONDS, terminal.echoes, "the keyboard from before")
     assert terminal.text.strip() == ""

@@ -12,7 +12,6 @@ from testdata import reading
 
 
 def run(observatory: FakeCollector, *arguments: str) -> Result:
-    """Run `isochrone report` in this process."""
     return reading.run(observatory, "report", *arguments)
 
 

@@ -38,14 +38,12 @@ def generations_of(process: Process) -> Iterator[int]:
 
 
 def rebuilt(table: RouteTable, **changes: object) -> RouteTable:
-    """The table as if built now."""
     now = now_at()
     instants = {"built_at": now, "fresh_until_at": now + HOUR_US, "stale_until_at": now + 2 * HOUR_US}
     return replace(table, **{**instants, **changes})  # type: ignore[arg-type]  # fields by name
 
 
 def numbered(generation: int, table: RouteTable = CHAT) -> RouteTable:
-    """The table under another generation."""
     return rebuilt(table, generation=generation, etag=f"{generation}-0")
 
 
@@ -265,7 +263,6 @@ def written(file: Path) -> dict[str, Any]:
 
 
 def first_of(file: Path) -> str:
-    """The member with all the weight."""
     return next((entry["target"] for entry in written(file).get("entries", ()) if entry["weight"] == 1), "")
 
 

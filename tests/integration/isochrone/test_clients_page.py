@@ -39,7 +39,6 @@ def test_the_package_is_of_the_release() -> None:
 
 @pytest.fixture(scope="module")
 def project(node_package: NodePackage, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with the client, as a reader of the page has it."""
     folder = tmp_path_factory.mktemp("project")
     node_package.install_into(folder)
     (folder / "package.json").write_text('{"type": "module"}')

@@ -35,7 +35,6 @@ class NodeResults:
 
 
 def names_in(file: str) -> Iterator[str]:
-    """The names of the tests of a file that are not made in a loop."""
     yield from re.findall(r'^test\("(.+)", async', (SOURCES / file).read_text(), re.MULTILINE)
 
 
@@ -80,7 +79,6 @@ class NodeRunner:
 def runner(
     node_package: NodePackage, fault_simulator: Simulator, tmp_path_factory: pytest.TempPathFactory
 ) -> NodeRunner:
-    """The tests, with the simulator and a certificate."""
     certificate = certificate_for(tmp_path_factory.mktemp("certificate"), "IP:127.0.0.1")
     addresses = {"ISOCHRONE_TEST_SIMULATOR": fault_simulator.base_url}
     folders = {"ISOCHRONE_TEST_CERTIFICATE": str(certificate.parent), "ISOCHRONE_TEST_WIRE": str(WIRE)}

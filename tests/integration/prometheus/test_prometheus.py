@@ -219,7 +219,6 @@ OTHERS: dict[str, tuple[dict[str, tuple[float, float]], int, str]] = {
 
 
 def course(begin: float, step: float, minutes: int) -> str:
-    """Return values of `promtool`: `begin`, and `minutes` steps."""
     return f"{begin:g}+{step:g}x{minutes}"
 
 

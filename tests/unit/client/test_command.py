@@ -35,7 +35,6 @@ HEAVY = (
 
 
 def modules_after(statement: str) -> set[str]:
-    """The modules that a new interpreter has loaded after a statement."""
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())

@@ -29,13 +29,11 @@ FULL = Configuration(
 
 
 def run(home: Path, *words: str, **environment: str) -> Result:
-    """Run a command with the configuration in `home`."""
     variables = {"XDG_CONFIG_HOME": str(home), "ISOCHRONE_COLLECTOR": "", "ISOCHRONE_IDENTITY": "", **environment}
     return CliRunner().invoke(cli, words, env=variables, prog_name="isochrone")
 
 
 def written(home: Path, text: str) -> Path:
-    """A configuration file with this text."""
     path = home / "isochrone" / "config.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)

@@ -24,7 +24,6 @@ def table(*weights: float) -> RouteTable:
 
 
 def route(*backends: str, targets: str = TARGETS, **more: Any) -> dict[str, Any]:
-    """A route object with one rule for these backends."""
     refs = [{"name": name, "weight": 1, "port": 443} for name in backends]
     rule = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "backendRefs": refs, **more}
     metadata = {

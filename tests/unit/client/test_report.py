@@ -37,7 +37,6 @@ HOSTILE = '"></script><script>document.title=2</script><!--'
 
 
 def comparison(rows: tuple[Any, ...]) -> str:
-    """The sentence about these differentials."""
     return report._comparison(DifferentialList(window=WINDOW, differentials=rows))
 
 
@@ -153,7 +152,6 @@ def missing(
 
 
 def made(*, name: str = "openai/gpt-5-mini") -> Report:
-    """A report about one target with this name."""
     rows = (replace(DIFFERENTIALS[2], target=name), replace(DIFFERENTIALS[0], target=name))
     return Report(
         title=f"LLM latency by region {name}",

@@ -20,11 +20,9 @@ class Machine:
     ahead_us: int = 0
 
     def guard(self, **more: Any) -> ClockGuard:
-        """Return the guard of a collector that starts now."""
         return ClockGuard(wall=self.wall, elapsed=self.elapsed, **more)
 
     def wall(self) -> int:
-        """Return the wall clock."""
         return self.true_at + self.ahead_us
 
     def elapsed(self) -> int:

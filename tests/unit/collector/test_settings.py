@@ -187,7 +187,6 @@ HEADER = "X-Forwarded-User"
 def user_of(
     headers: dict[str, list[str]], address: str = "127.0.0.1", *, networks: tuple[str, ...] = (), secret: bool = True
 ) -> str | None:
-    """The user of a request with these headers."""
     proxy = trusted_proxy.check(HEADER, None, networks, {SECRET_VARIABLE: PROXY_SECRET} if secret else {})
     assert proxy is not None
     small = {name.lower(): values for name, values in headers.items()}
@@ -195,7 +194,6 @@ def user_of(
 
 
 def proved(*users: str, secrets: tuple[str, ...] = (PROXY_SECRET,)) -> dict[str, list[str]]:
-    """Headers of the proxy."""
     return {HEADER: [*users], "X-Isochrone-Proxy-Secret": [*secrets]}
 
 

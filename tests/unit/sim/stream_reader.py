@@ -44,7 +44,6 @@ class ParsedStream:
         self.counts |= counts
 
     def text(self, channel: Channel) -> str:
-        """All pieces of a channel."""
         return "".join(text for where, text in self.pieces if where is channel)
 
 

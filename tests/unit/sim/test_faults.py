@@ -40,7 +40,6 @@ def answered(fault: str, *, stream: bool = True) -> ReadResponse:
 
 
 def data(fault: str) -> list[bytes]:
-    """The data lines of a stream."""
     lines = answered(fault).body.split(b"\n")
     return [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
 

@@ -30,7 +30,6 @@ def run(folder: Path, text: str, *more: str) -> subprocess.CompletedProcess[str]
 
 
 def cell(done: subprocess.CompletedProcess[str], name: str, case: str) -> str:
-    """The text of a cell."""
     heading, *lines = done.stdout.partition("consumers =")[2].splitlines()[1:]
     begin = heading.index(f"  {name}") + 2
     (line,) = [line for line in lines if line.startswith(case)]

@@ -27,7 +27,6 @@ from isochrone_common.trust import PLAIN, presented_certificate
 
 @contextmanager
 def presenting(certificates: Sequence[Path]) -> Iterator[Address]:
-    """A server that presents these certificates, one per connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = Thread(target=_handshakes, args=(listener, certificates), daemon=True)
         server.start()
@@ -70,7 +69,6 @@ PINGS = 6
 
 @contextmanager
 def grpc_server(options: Sequence[tuple[str, int]] = ()) -> Iterator[Address]:
-    """A server without services."""
     with ThreadPoolExecutor(max_workers=1) as threads:
         server = grpc.server(threads, options=options)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -80,7 +78,6 @@ def grpc_server(options: Sequence[tuple[str, int]] = ()) -> Iterator[Address]:
 
 
 def hurried(options: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """The options with shorter times between pings."""
     times = (CLIENT_PING_EVERY_MS, SERVER_PING_TOLERANCE_MS)
     return [(name, value // HASTE if value in times else value) for name, value in options]
 

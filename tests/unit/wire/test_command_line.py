@@ -19,8 +19,6 @@ from isochrone_wire.text import aligned
 
 
 class UnreachableError(IsochroneError):
-    """An error with an exit code of its own."""
-
     exit_code = 3
 
 

@@ -153,7 +153,6 @@ def test_a_temperature_is_sent_when_it_is_pinned(dialect: str, temperature: floa
 
 
 def thinking(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the reasoning parameters of a request."""
     names = ("reasoning_effort", "reasoning", "thinking", "output_config", "thinkingConfig")
     said = body | body.get("generationConfig", {})
     return {name: said[name] for name in names if name in said}

@@ -17,7 +17,6 @@ SIGNED = sign(PLAN, KEY, signed_at=5)
 
 
 def changed(**fields: object) -> bytes:
-    """Return the signature with other fields."""
     message = plan_pb2.PlanSignature.FromString(SIGNED)
     for name, value in fields.items():
         setattr(message, name, value)

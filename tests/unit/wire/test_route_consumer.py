@@ -97,7 +97,6 @@ def test_only_another_routing_runs_the_command(later: RouteTable, *, is_same: bo
 
 
 def built(generation: int, seconds: float = 0.0) -> RouteTable:
-    """A table of a generation, built some seconds after the others."""
     return replace(CHAT, generation=generation, built_at=NOW_AT + round(seconds * SECOND_US))
 
 
@@ -167,7 +166,6 @@ def test_garbage_is_named(table: RouteTable, sentence: str) -> None:
 
 
 def envoy(*tables: RouteTable) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The routes, and the clusters by name."""
     region = RegionTables(client_region="us-east-2", generation=48, etag="48-e", answered_at=NOW_AT, tables=tables)
     routes = route_configuration(region)["virtual_hosts"][0]["routes"]
     return routes, {cluster["name"]: cluster for cluster in clusters(region)}

@@ -28,7 +28,6 @@ CREDENTIALS = '[sim]\nenv = "SIM_KEY"\nhosts = ["127.0.0.1"]\n'
 def run_doctor(
     folder: Path, collector: str, *more: str, **environment: str
 ) -> tuple["subprocess.CompletedProcess[str]", dict[str, Any]]:
-    """Run the doctor; return the process and its results by check."""
     options = ["--vantage", "us-1", "--region", "us-east-2", "--data-dir", str(folder), "--collector", collector, *more]
     command = ["doctor", "--output", "json", *options]
     done = preforked.run("isochrone_agent", *command, env={**os.environ, **environment})

@@ -37,7 +37,6 @@ OPTIONS = dict.fromkeys(
 def agent_command(
     *words: str, stdin: str = "", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `isochrone-agent` to its end."""
     return preforked.run("isochrone_agent", *words, stdin=stdin, env=os.environ | (environment or {}))
 
 

@@ -42,7 +42,6 @@ class FakeFleet(fleet_pb2_grpc.FleetServicer):
     asked: int = 0
 
     async def FetchPlan(self, request: fleet_pb2.FetchPlanRequest, context: Any) -> Any:  # noqa: N802, ARG002  # gRPC's
-        """Return the current plan."""
         self.asked += 1
         return fleet_pb2.FetchPlanResponse(plan=self.plan)
 
@@ -57,7 +56,6 @@ class WatcherUnderTest:
     fleet: FakeFleet = field(repr=False)
 
     def serve_plan(self, plan: Plan) -> None:
-        """Set the plan that the collector returns."""
         self.fleet.plan = codec.encode(plan)
 
 
@@ -235,7 +233,6 @@ def key(tmp_path: Path) -> Path:
 
 
 def apply(collector: Collector, folder: Path, baseline: str, *more: str) -> str:
-    """Apply a plan with that baseline."""
     return collector.apply(PLAN.format(baseline), folder, *_as_operator(collector), *more).stdout
 
 

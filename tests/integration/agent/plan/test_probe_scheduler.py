@@ -65,7 +65,6 @@ class Notebook(AsyncSpool):
         self.samples: list[Sample] = []
 
     async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
-        """See `AsyncSpool.record`."""
         await super().record(sample, spends)
         self.samples.append(sample)
 
@@ -106,7 +105,6 @@ async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: 
 
 
 async def run(folder: Path, plan: Plan, enough: Enough, **how: Any) -> list[Sample]:
-    """Run a plan until there are enough samples; return all in the order of their rounds."""
     async with machine(folder, **how) as made:
         made.rounds.apply_plan(plan)
         await made.until(enough)
@@ -126,7 +124,6 @@ def outcomes(samples: Sequence[Sample]) -> Counter[Outcome]:
 
 
 def some(outcome: Outcome, count: int = 1) -> Enough:
-    """Wait for so many samples with this outcome."""
     return lambda samples: outcomes(samples)[outcome] >= count
 
 

@@ -45,7 +45,6 @@ class Recorded(AsyncSpool):
         self.is_full = asyncio.Event()
 
     async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
-        """See `AsyncSpool.record`."""
         await super().record(sample, spends)
         self.samples.append(sample)
         if len(self.samples) >= ROUNDS:

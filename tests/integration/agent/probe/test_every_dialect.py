@@ -71,7 +71,6 @@ async def probe(
 
 
 async def probe_all(simulator: Simulator, model: str, **workload: Any) -> list[tuple[str, Sample]]:
-    """Probe a model in all dialects at once; return each dialect with its sample."""
     samples = await asyncio.gather(*(probe(simulator, dialect, model, **workload) for dialect in DIALECTS))
     return list(zip(DIALECTS, samples, strict=True))
 

@@ -29,7 +29,6 @@ from testdata.trust import system_trust
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[ProbeConnection, StampingStream, socket.socket]]:
-    """A stamping stream, its probe connection, and the peer's socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = ProbeConnection(system_trust(), DialOptions())
         stream = await StampingBackend(connection, DialOptions()).connect_tcp(*listener.getsockname())

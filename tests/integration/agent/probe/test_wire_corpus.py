@@ -44,7 +44,6 @@ async def served(stream: Stream) -> AsyncIterator[str]:
 
 
 async def probed(stream: Stream, turns: asyncio.Semaphore) -> Sample:
-    """Return the sample of a probe of the served stream."""
     async with turns, served(stream) as base_url:
         prober = Prober(vantage="here", tls=system_trust())
         workload, dialect = Workload(prompt="hi"), stream.dialect
@@ -81,7 +80,6 @@ PROMPT = "Describe the harbour of Valparaiso"
 
 
 async def recorded(stream: Stream) -> tuple[Sample, str]:
-    """Return the sample of a probe of the served stream, and the file that it recorded."""
     recorder = Recorder()
     async with served(stream) as base_url:
         prober = Prober(vantage="here", tls=system_trust(), recorder=recorder)

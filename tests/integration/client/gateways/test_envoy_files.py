@@ -24,7 +24,6 @@ pytestmark = requires_envoy
 
 
 def bootstrap(routes: Path) -> dict[str, Any]:
-    """The example with the files in place of a collector."""
     made: dict[str, Any] = yaml.safe_load((EXAMPLES / "files.yaml").read_text())
     made["admin"] = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}}
     listener = made["static_resources"]["listeners"][0]
@@ -39,7 +38,6 @@ def bootstrap(routes: Path) -> dict[str, Any]:
 
 
 def published(providers: dict[str, Provider], generation: int, *names: str, seconds: float = 600) -> RouteTable:
-    """A table built now, with all traffic at the first of the providers."""
     stale_at = now_at() + round(seconds * SECOND_US)
     weights = (1.0,) + (0.0,) * (len(names) - 1)
     instants: dict[str, Any] = {"built_at": now_at(), "fresh_until_at": stale_at, "stale_until_at": stale_at}

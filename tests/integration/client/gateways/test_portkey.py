@@ -38,7 +38,6 @@ pytestmark = requires_portkey
 
 
 def entry(simulator: Simulator, model: str, weight: float = 0.0, **changes: Any) -> RouteEntry:
-    """A member that is a model of the simulator."""
     dialect = changes.get("dialect", "openai-chat")
     return RouteEntry(
         rank=1,

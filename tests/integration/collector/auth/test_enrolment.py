@@ -73,7 +73,6 @@ def guarded(shared_guarded_collector: Collector) -> Collector:
 
 @contextmanager
 def calling(collector: Collector, who: Identity | None) -> Iterator[Caller]:
-    """A caller's connection to a collector."""
     caller = Caller(collector.address, who)
     try:
         yield caller
@@ -82,7 +81,6 @@ def calling(collector: Collector, who: Identity | None) -> Iterator[Caller]:
 
 
 def joined(collector: Collector, name: str, **more: object) -> Identity:
-    """Invite a name as the operator, and join as it."""
     token = collector.call.invite(name, **more)
     return enrolment.join(parse_address(collector.address), token, version="test")
 

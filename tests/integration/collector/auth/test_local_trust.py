@@ -60,7 +60,6 @@ def collector(start_collector: StartCollector, home: Path, database_url: str) ->
 
 
 def asked(environment: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run `isochrone`."""
     return preforked.run("isochrone_client", *words, env=environment)
 
 

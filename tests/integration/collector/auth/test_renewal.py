@@ -36,7 +36,6 @@ def collector(start_collector: StartCollector) -> Collector:
 
 
 def join(collector: Collector, name: str, **more: object) -> Identity:
-    """Join as a new name."""
     return enrolment.join(parse_address(collector.address), collector.call.invite(name, **more), version="test")
 
 
@@ -184,7 +183,6 @@ def announced(collector: Collector, identity: Identity) -> list[bytes]:
 
 
 def move_back(collector: Collector, *, days: int) -> None:
-    """Move the instants of the credential of `us-1` back."""
     [access] = credentials(collector, "us-1")
     assert access.expires_at is not None
     created_at, expires_at = ((at - days * DAY_US) / SECOND_US for at in (access.created_at, access.expires_at))

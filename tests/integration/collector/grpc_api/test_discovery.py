@@ -51,12 +51,10 @@ class Stream:
         self.call = call(timeout=TIMEOUT_S)
 
     async def send(self, region: str = "us-east-2", **fields: Any) -> None:
-        """Send a request."""
         node = envoy_pb2.Node(id="n", locality=envoy_pb2.Locality(region=region))
         await self.call.write(envoy_pb2.DiscoveryRequest(node=node, **fields))
 
     async def receive(self) -> envoy_pb2.DiscoveryResponse:
-        """Return the next response."""
         found = await self.call.read()
         assert isinstance(found, envoy_pb2.DiscoveryResponse)
         return found

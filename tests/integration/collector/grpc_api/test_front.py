@@ -61,7 +61,6 @@ class Served:
 
 @asynccontextmanager
 async def serving(host: str = "127.0.0.1") -> AsyncIterator[Served]:
-    """Serve behind a front at this address, without TLS."""
     served = Served(Front(Address(host, 0), tls=None))
     server = grpc.aio.server(options=SERVER_OPTIONS)
     handlers: Any = (served,)
@@ -91,11 +90,9 @@ class Client:
         self.http2.initiate_connection()
 
     def send(self, content: bytes = b"") -> None:
-        """Send what h2 has to send, and then bytes of the test."""
         self.writer.write(self.http2.data_to_send() + content)
 
     async def event(self, kind: type) -> bool:
-        """Return whether an event of this type arrives before the connection ends."""
         with_end = (kind, ConnectionTerminated)
         async with asyncio.timeout(TIMEOUT_S):
             try:
@@ -108,7 +105,6 @@ class Client:
         return False
 
     async def is_served(self) -> bool:
-        """Return whether the server answers a ping."""
         self.http2.ping(b"12345678")
         self.send()
         return await self.event(PingAckReceived)

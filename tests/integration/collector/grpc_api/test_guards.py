@@ -93,7 +93,6 @@ class Guarded:
 
 @asynccontextmanager
 async def listening(recheck: Callable[[], Awaitable[object]] | None = None) -> AsyncIterator[str]:
-    """Yield the address of a server with the guarded handlers."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     handlers: Any = (Guarded(recheck),)
     server.add_generic_rpc_handlers(handlers)
@@ -107,7 +106,6 @@ async def listening(recheck: Callable[[], Awaitable[object]] | None = None) -> A
 async def serving(
     recheck: Callable[[], Awaitable[object]] | None = None, compression: grpc.Compression | None = None
 ) -> AsyncIterator[grpc.aio.Channel]:
-    """Yield a channel to a server with the guarded handlers."""
     options = [("grpc.max_send_message_length", -1), *CLIENT_OPTIONS[1:]]
     async with (
         listening(recheck) as address,
@@ -117,7 +115,6 @@ async def serving(
 
 
 async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
-    """Return status and details of a call that fails."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details() or ""

@@ -37,7 +37,6 @@ def get(collector: Collector, path: str, *, ask: str = "") -> httpx.Response:
 
 
 def credential(collector: Collector, name: str, role: str) -> str:
-    """Return the credential of a new member with a role."""
     token = collector.call.invite(name, role=role, region="us-east-2" if role == "vantage" else None)
     return enrolment.join(parse_address(collector.address), token, version="test").credential
 

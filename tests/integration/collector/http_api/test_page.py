@@ -272,7 +272,6 @@ class Public:
 
     @property
     def operator(self) -> dict[str, str]:
-        """The headers of the collector's operator."""
         found = identity_file.read(self.collector.data_dir / "operator.json")
         return {"Authorization": f"Bearer {found.credential}"}
 
@@ -283,7 +282,6 @@ class Public:
 
 
 def latency(target: str, region: str) -> int | None:
-    """The third target fails from Singapore."""
     return None if (target, region) == (THIRD, SG) else 200_000
 
 
@@ -308,7 +306,6 @@ def public(shared_public_collector: Collector) -> Iterator[Public]:
 
 
 def state_of(found: dict[str, Any], target: str, region: str) -> str:
-    """Return the state of a target from a region."""
     (state,) = [row["state"] for row in found["rows"] if (row["target"], row["region"]) == (target, region)]
     return str(state)
 

@@ -52,13 +52,11 @@ def _answers(url: str) -> bool:
 
 
 def client(url: str, **headers: str) -> httpx.Client:
-    """Return a client of a URL."""
     return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60, verify=system_trust())
 
 
 @pytest.fixture
 def secret_file(tmp_path: Path) -> Path:
-    """The file of the secret."""
     file = tmp_path / "proxy-secret"
     file.write_text(f"{SECRET}\n")
     return file
@@ -66,7 +64,6 @@ def secret_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def collector(start_collector: StartCollector, secret_file: Path) -> Collector:
-    """A collector that trusts the proxy with the secret."""
     options = ["--proxy-user-header", USER_HEADER, "--proxy-secret-file", str(secret_file)]
     return start_collector(more=options, trusting=False)
 
@@ -153,7 +150,6 @@ class Login(BaseHTTPRequestHandler):
     """The answers of oauth2-proxy: the cookie's value is the user."""
 
     def do_GET(self) -> None:
-        """Answer 202 with the user, or 401; and the page of the login."""
         user = re.search(rf"{LOGIN_COOKIE}=([^;]+)", self.headers.get("Cookie", ""))
         is_check = self.path == "/oauth2/auth"
         self.send_response(200 if not is_check else 202 if user else 401)

@@ -94,13 +94,11 @@ def collector(shared_collector: Collector) -> Collector:
 
 @pytest.fixture(scope="module")
 def http(collector: Collector) -> Iterator[httpx.Client]:
-    """A client of the collector's HTTP interface."""
     with httpx.Client(base_url=collector.http, trust_env=False, timeout=60) as client:
         yield client
 
 
 def printed(collector: Collector, command: str, options: dict[str, str], config: Path) -> dict[str, Any]:
-    """Return the JSON document that a command prints."""
     words = [*command.split(), *(word for name, value in options.items() for word in (f"--{name}", value))]
     environment = {"ISOCHRONE_COLLECTOR": collector.http_address, "XDG_CONFIG_HOME": str(config)}
     result = CliRunner().invoke(cli, [*words, "--output", "json"], env=environment, prog_name="isochrone")

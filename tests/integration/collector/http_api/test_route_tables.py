@@ -259,7 +259,6 @@ async def description(web: Web) -> dict[str, Any]:
 
 
 def check(instance: object, schema: dict[str, Any], document: dict[str, Any]) -> None:
-    """Raises for what the schema of a document does not allow."""
     whole = {**schema, "components": document["components"]}
     validator = jsonschema.Draft202012Validator(whole, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
     validator.validate(instance)
@@ -295,7 +294,6 @@ TYPE = "type.googleapis.com/envoy.config"
 
 
 def request(region: str = "us-east-2", **changes: Any) -> dict[str, Any]:
-    """A request as Envoy sends it."""
     node = {"id": "n", "locality": {"region": region}, "user_agent_name": "envoy", "extensions": [{"name": "x"}]}
     return {"node": node, **changes}
 

@@ -254,7 +254,6 @@ def fleet(shared_collector: Collector) -> Fleet:
 
 @pytest.fixture(scope="module")
 def http(shared_collector: Collector, fleet: Fleet) -> Iterator[httpx.Client]:  # its samples
-    """A client of the collector's HTTP interface."""
     with httpx.Client(base_url=shared_collector.http, trust_env=False, timeout=60) as client:
         yield client
 

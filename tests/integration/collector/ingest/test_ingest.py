@@ -41,7 +41,6 @@ def now_at() -> int:
 
 @pytest.fixture
 def collector(start_collector: StartCollector) -> Collector:
-    """A collector with a plan of one target."""
     started = start_collector()
     started.call.apply(PLAN)
     return started

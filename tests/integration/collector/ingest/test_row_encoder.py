@@ -58,7 +58,6 @@ def a_batch(seq: int = 1, *, target_id: int = 7, rounds: int = 200) -> PushBatch
 
 @pytest.fixture
 async def encoder() -> AsyncIterator[RowEncoder]:
-    """A encoder whose process is ready."""
     encoder = RowEncoder(processes=True)
     await until_up(encoder)
     yield encoder

@@ -51,7 +51,6 @@ SAMPLES = st.lists(st.builds(Sample, **OF_FIELD), max_size=8)
 
 @pytest.fixture
 async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
-    """A connection to a database with partitions."""
     database = Database(shared_database_url)
     await database.open()
     await partitions.ensure(database, now_at=NOW_AT)

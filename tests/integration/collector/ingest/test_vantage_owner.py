@@ -46,7 +46,6 @@ class Agent:
         self._begin()
 
     def clone(self, path: Path) -> "Agent":
-        """Start an agent on a copy of the spool."""
         shutil.copyfile(self.path, path)
         return Agent(self._local, path)
 
@@ -144,7 +143,6 @@ async def test_an_agent_without_a_history_always_delivers(local: InProcessCollec
 
 
 async def another(local: InProcessCollector) -> InProcessCollector:
-    """Begin, and return another collector on the database of `local`."""
     await local.begin(DAY_AT)
     other = InProcessCollector(local.database)
     await other.turn_to(DAY_AT)

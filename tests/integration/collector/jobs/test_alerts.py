@@ -63,12 +63,10 @@ class Bench:
         await self.raised(recovers(target, at=self.clock.at))
 
     async def raised(self, message: AlertMessage) -> None:
-        """Raise an alert."""
         async with self.database.connection() as connection:
             await self.alerting.raise_alert(connection, message)
 
     async def silence(self, target: str, us: int) -> Silence:
-        """Silence a target for a time."""
         nothing: dict[str, tuple[str, ...]] = {"providers": (), "regions": (), "kinds": ()}
         return await self.silencing.add(targets=(target,), **nothing, duration_us=us, reason="work")
 
@@ -99,7 +97,6 @@ class Bench:
             await self.alerting.check_absences()
 
     async def listed(self) -> tuple[Alert, ...]:
-        """Return all alerts, newest first."""
         window = Window(from_at=self.clock.at - 300 * DAY_US, until_at=self.clock.at + DAY_US)
         async with self.database.connection() as connection:
             return await alerts.of_window(connection, window)
@@ -144,7 +141,6 @@ async def oncall(database_url: str, receiver: Receiver) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def bench(database_url: str, receiver: Receiver) -> AsyncIterator[Bench]:
-    """A bench whose receiver is a webhook."""
     async with a_bench(database_url, webhook(receiver)) as made:
         yield made
 
@@ -302,7 +298,6 @@ async def test_a_silence_that_is_refused(oncall: Bench, wrong: dict[str, Any]) -
 
 
 def opened(database_url: str, message: AlertMessage) -> None:
-    """Store the open incident of an alert."""
     with connect(database_url) as connection:
         connection.execute(
             "INSERT INTO incident (id, kind, target_id, subject, failing, regions, scope, never_worked,"
@@ -546,7 +541,6 @@ def test_two_receivers_of_a_collector(
 
 
 def delivered(collector: Collector, receiver: str) -> float:
-    """Return the number of alerts that a collector has delivered to a receiver."""
     return collector.scrape()[f'isochrone_alert_deliveries_total{{receiver="{receiver}",result="delivered"}}']
 
 

@@ -51,7 +51,6 @@ class Past:
     seq: int = 0
 
     def round_at(self, number: int) -> int:
-        """Return the instant of a round."""
         return self.start_at + number * EVERY_US
 
     def push(self, *numbers: int) -> None:
@@ -305,7 +304,6 @@ async def test_a_run_that_was_cancelled_loses_nothing(
 
 
 def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) -> DriftDetection:
-    """Return a drift detection with the clock of the test."""
     alerting = AlertService(database=local.database, clock=local.clock)
     return DriftDetection(
         database=local.database, plans=local.plans, alerting=alerting, clock=local.clock, recent=recent
@@ -313,5 +311,4 @@ def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) 
 
 
 def watch_of(watch: DriftDetection, local: InProcessCollector) -> SeriesState:
-    """Return the state of the one target's TTFT series."""
     return watch._states[SeriesKey(target_id=local.target_id, region=US.region, metric=Metric.TTFT)]

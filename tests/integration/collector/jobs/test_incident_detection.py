@@ -72,7 +72,6 @@ class Watched:
                 await self.detection.run()
 
     def sample(self, name: str, region: str, number: int, of: Outcomes) -> Sample:
-        """Return the sample of a round."""
         outcome = of(name, region, number)
         status = {Outcome.HTTP_ERROR: 401, Outcome.THROTTLED: 429}.get(outcome)
         at = DAY_AT + number * MINUTE_US
@@ -92,7 +91,6 @@ class Watched:
             return sorted(await alerts.of_window(connection, EVER), key=lambda alert: (alert.raised_at, alert.subject))
 
     async def incidents(self, *, past: bool = True) -> tuple[Incident, ...]:
-        """Return the incidents that readers get."""
         context = QueryContext(database=self.local.database, plans=self.local.plans, clock=self.local.clock)
         return (await incidents(context, EVER, past=past, id=0)).incidents
 

@@ -209,7 +209,6 @@ def test_a_local_job_pauses_for_its_interval(took_us: int) -> None:
 
 
 def failed(*instants: int, lasting_us: int = 0) -> JobHealth:
-    """Return the health of a job whose runs failed at these instants."""
     health = JobHealth()
     for at in instants:
         health.begin(at - lasting_us)

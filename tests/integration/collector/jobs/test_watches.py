@@ -79,7 +79,6 @@ class Fleet:
 
 @pytest.fixture
 def clock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file with the seconds by which the clock is ahead."""
     file = tmp_path / "ahead"
     file.write_text("0")
     monkeypatch.setenv("TEST_CLOCK_FILE", str(file))
@@ -273,7 +272,6 @@ class Stage:
         return self.at
 
     def watch(self) -> RouteWatch:
-        """Return the watch of a new leader."""
         alerting = AlertService(database=self.database, clock=self.now_at)
         return RouteWatch(database=self.database, alerting=alerting, clock=self.now_at)
 
@@ -306,7 +304,6 @@ class Stage:
         self.at += SECOND_US
 
     async def kinds(self) -> list[str]:
-        """Return the kinds of the alerts, oldest first."""
         window = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + DAY_US)
         async with self.database.connection() as connection:
             return [alert.kind.value for alert in reversed(await alerts.of_window(connection, window))]
@@ -314,7 +311,6 @@ class Stage:
 
 @pytest.fixture
 async def stage(database_url: str) -> AsyncIterator[Stage]:
-    """A stage on a database of its own."""
     database = Database(database_url)
     await database.open()
     yield Stage(database)

@@ -17,8 +17,6 @@ NOW_AT = 1_795_276_800_000_000
 
 
 class CountingBuilder(RouteBuilder):
-    """A builder that only counts its decisions."""
-
     decisions = 0
 
     async def _build_once(self) -> None:

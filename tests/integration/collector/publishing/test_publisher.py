@@ -91,12 +91,10 @@ class Stage:
         )
 
     async def publish(self, *tables: NewTable) -> None:
-        """Insert tables into the database, as the leader does."""
         async with self.database.transaction() as connection:
             await routes.publish(connection, tables)
 
     async def generations(self) -> list[int]:
-        """Return the generations in the database."""
         async with self.database.connection() as connection:
             return [row.generation for row in await routes.after(connection, 0)]
 
@@ -214,7 +212,6 @@ class SetBack:
     seen: list[int]
 
     def in_force(self) -> dict[str, int]:
-        """Return the generation in force of each region."""
         return {table.client_region: table.generation for table in self.publisher.in_force()}
 
     async def has_seen(self, *generations: int) -> None:
@@ -226,7 +223,6 @@ class SetBack:
 
 @pytest.fixture
 async def set_back(stage: Stage) -> AsyncIterator[SetBack]:
-    """A database that was set back."""
     publisher, found = stage.publisher(), list[int]()
     for generation in range(1, 10):
         await stage.publish(a_table(generation, (US, SG)[generation % 2], at=NOW_AT + generation * SECOND_US))
@@ -306,7 +302,6 @@ async def test_quiet_regions_have_heartbeats(stage: Stage) -> None:
 
 
 def handed_over(*tables: NewTable) -> list[RouteTable]:
-    """Return the tables as the builder of the same collector hands them over."""
     return [serialization.load(RouteTable, table.document) for table in tables]
 
 

@@ -47,25 +47,21 @@ def now_at() -> int:
 
 
 def tables(collector: Collector, region: str) -> RegionTables | None:
-    """Return the tables in force in a region; `None` while there are none."""
     with ReadClient(collector.http_address) as client, suppress(RefusedError, UnreachableError):
         return client.get_tables(region)
     return None
 
 
 def first_choice(collector: Collector, region: str) -> str:
-    """Return the first choice of the route in a region; empty while there is no table."""
     found = tables(collector, region)
     return found.tables[0].entries[0].target if found and found.tables[0].entries else ""
 
 
 def wait_for(collector: Collector, region: str, target: str) -> None:
-    """Wait until a target is the first choice in a region."""
     eventually(PATIENCE, lambda: first_choice(collector, region) == target, f"{target} leads in {region}")
 
 
 def begun(collector: Collector, *, rounds: int = 60, ago_us: int = 0) -> Fleet:
-    """Return a fleet on a collector with the plan and the first rounds, with tables in both regions."""
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
     fleet.push_rounds(collector.call, rounds_until(now_at() - ago_us, rounds))
@@ -111,11 +107,9 @@ class Watcher:
         self._thread.start()
 
     def generations(self) -> list[int]:
-        """Return the generations it got, in order."""
         return [table.generation for table in self.seen]
 
     def stop(self) -> None:
-        """Stop watching."""
         self._is_over = True
         self._client.close()
         self._thread.join(20)

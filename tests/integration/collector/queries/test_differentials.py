@@ -35,13 +35,11 @@ class World:
         self.local = local
 
     async def begin(self, plan: str = PLAN) -> None:
-        """Apply a plan at the beginning of the hour."""
         await self.local.turn_to(DAY_AT)
         change = await self.local.plans.apply(plan, dry_run=False, applied_by="a test")
         assert change.problems == ()
 
     def id_of(self, model: str) -> int:
-        """The id of a target."""
         plan = self.local.plans.current
         assert plan is not None
         return next(target.id for target in plan.targets if target.model == model)

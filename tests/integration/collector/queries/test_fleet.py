@@ -53,7 +53,6 @@ def status(call: Caller, name: str) -> VantageStatus:
 
 @pytest.fixture
 def call(start_collector: StartCollector) -> Caller:
-    """A collector with a plan, and helpers to query it."""
     caller = start_collector().call
     assert caller.apply(PLAN).problems == ()
     return caller

@@ -74,7 +74,6 @@ class World:
         assert receipt.stored == len(placed), receipt
 
     def select(self, *models: str, regions: tuple[str, ...] = (US,), days: int = 1) -> Selection:
-        """A selection of targets up to now."""
         window = Window(from_at=self.until_at - days * DAY_US, until_at=self.until_at + MINUTE_US)
         return Selection(window=window, regions=regions, targets=tuple(f"p/{model}" for model in models))
 

@@ -43,23 +43,19 @@ class World:
     seq: int = 0
 
     def target(self, name: str) -> int:
-        """The id of a target of the plan in force."""
         return next(target.id for target in self.call.targets().targets if target.name == name)
 
     def sample(self, round_number: int, target: str = "sim/a", **fields: Any) -> Sample:
-        """A sample of a round, counted from the start."""
         round_at = self.start_at + round_number * 10 * SECOND_US
         plain = Sample(target_id=self.target(target), round_at=round_at, outcome=Outcome.OK, dispatched_at=round_at)
         return replace(plain, **fields)
 
     def push(self, vantage: Vantage, *samples: Sample) -> None:
-        """Push samples and see them stored."""
         self.seq += 1
         receipt = self.call.push(Batch(vantage=vantage, epoch=self.epoch, seq=self.seq, samples=samples))
         assert receipt.stored == len(samples), receipt
 
     def select(self, **fields: Any) -> Selection:
-        """A selection over all rounds from the start on."""
         window = Window(from_at=self.start_at, until_at=self.start_at + 1_260 * SECOND_US)
         return Selection(window=window, **fields)
 

@@ -19,7 +19,6 @@ LOCK = "LOCK TABLE sample IN ACCESS EXCLUSIVE MODE"
 
 @pytest.fixture
 def impatient(start_collector: StartCollector) -> Collector:
-    """A collector with a query timeout of 1 s."""
     return start_collector(more=["--question-timeout", "1s"])
 
 

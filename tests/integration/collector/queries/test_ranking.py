@@ -70,7 +70,6 @@ class Asked:
             yield self.sample(ROUNDS, "near/slow", outcome=Outcome.SKIPPED_BUDGET)
 
     def sample(self, round_number: int, target: str, **fields: Any) -> Sample:
-        """A sample of a round, counted from the start."""
         round_at = self.start_at + round_number * 10 * SECOND_US
         plain = Sample(target_id=self._ids[target], round_at=round_at, outcome=Outcome.OK, dispatched_at=round_at)
         return replace(plain, **fields)

@@ -39,17 +39,14 @@ class Place:
         self.targets = {target.name: target.id for target in self.call.targets().targets}
 
     def push(self, vantage: str, *samples: Sample) -> None:
-        """Store samples of a vantage in a region of its own name."""
         self.seq += 1
         batch = Batch(vantage=Vantage(name=f"{vantage}-1", region=vantage), epoch=9, seq=self.seq, samples=samples)
         assert self.call.push(batch).stored == len(samples)
 
     def sample(self, at: int, target: str = "sim/a", **more: Any) -> Sample:
-        """A sample of a round."""
         return Sample(target_id=self.targets[target], round_at=at, outcome=Outcome.OK, dispatched_at=at, **more)
 
     def export(self, selection: Selection, **more: Any) -> list[StoredSample]:
-        """A whole export."""
         return [row for portion in self.client.export_samples(selection, **more) for row in portion]
 
     def follow(self, selection: Selection, since_at: int = 0) -> Iterator[SampleList]:

@@ -68,7 +68,6 @@ METHODS = [
 
 @pytest.fixture(scope="module")
 def collector(shared_collector: Collector) -> Collector:
-    """A collector with a plan."""
     shared_collector.call.apply(PLAN)
     return shared_collector
 

@@ -274,7 +274,6 @@ def first_batch(collector: Collector) -> Batch:
 
 
 def somebody_waits(connection: psycopg.Connection) -> bool:
-    """Return whether a statement of this database waits for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     row = connection.execute(query).fetchone()
     return bool(row and row[0])

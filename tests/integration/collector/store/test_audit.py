@@ -34,7 +34,6 @@ def guarded(shared_guarded_collector: Collector) -> Collector:
 
 
 def audit(collector: Collector, *options: str) -> list[dict[str, str]]:
-    """The entries of `isochrone-collector audit`, oldest first."""
     command = [sys.executable, "-m", "isochrone_collector", "audit", "--output", "json", *options]
     command += ["--collector", collector.address, "--identity", str(collector.data_dir / "operator.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

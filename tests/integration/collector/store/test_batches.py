@@ -96,12 +96,10 @@ async def probes(local: InProcessCollector, found: Sequence[NewBatch]) -> Record
 
 
 def regions(found: Sequence[NewBatch]) -> dict[int, str]:
-    """Return the region of each vantage."""
     return {batch.vantage_id: batch.region for batch in found}
 
 
 def shown(records: Records) -> list[bytes]:
-    """Return the bytes of each record, in order."""
     return sorted(record.tobytes() for record in records)
 
 

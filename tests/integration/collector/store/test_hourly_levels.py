@@ -68,7 +68,6 @@ async def check_levels(local: InProcessCollector) -> None:
 
 
 async def asked(local: InProcessCollector, hours: int) -> tuple[Differential, RegionCost]:
-    """The differential over the last hours, and the cost of the region that is not the best."""
     until_at = DAY_AT + DAYS * DAY_US
     context = QueryContext(database=local.database, plans=local.plans, clock=local.clock)
     selection = Selection(window=Window(from_at=until_at - hours * HOUR_US, until_at=until_at))

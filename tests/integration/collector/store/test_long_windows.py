@@ -71,7 +71,6 @@ def collector(start_collector: StartCollector) -> Collector:
 
 @pytest.fixture
 async def database(collector: Collector) -> AsyncIterator[Database]:
-    """The collector's database, as its jobs use it."""
     opened = Database(collector.database_url)
     await opened.open()
     yield opened

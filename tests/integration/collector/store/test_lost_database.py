@@ -56,7 +56,6 @@ async def relay(postgres: EmbeddedPostgres) -> AsyncIterator[DatabaseRelay]:
 
 @pytest.fixture
 async def local(relay: DatabaseRelay) -> AsyncIterator[InProcessCollector]:
-    """A collector behind the relay."""
     database = Database(relay.url)
     await database.open()
     local = InProcessCollector(database)
@@ -186,7 +185,6 @@ async def test_a_fresh_connection(postgres: EmbeddedPostgres, monkeypatch: pytes
 
 
 async def connected(url: str) -> psycopg.AsyncConnection:
-    """Connect as soon as there is room."""
     while True:
         with suppress(psycopg.OperationalError):
             return await psycopg.AsyncConnection.connect(url)

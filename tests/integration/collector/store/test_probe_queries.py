@@ -48,7 +48,6 @@ async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
 
 
 async def put(connection: Connection, *lots: tuple[Origin, Iterable[Sample]]) -> None:
-    """Insert samples, each list from an origin."""
     names = ", ".join(COLUMNS)
     async with connection.cursor() as cursor, cursor.copy(f"COPY sample ({names}) FROM STDIN (FORMAT BINARY)") as copy:
         copy.set_types(list(COLUMNS.values()))
@@ -155,8 +154,6 @@ async def test_days_are_put_together(connection: Connection, monkeypatch: pytest
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Row:
-    """A row with one column."""
-
     found: NDArray[Any]
 
 

@@ -36,7 +36,6 @@ async def postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
 
 
 async def _push(local: InProcessCollector, seq: int) -> None:
-    """Push one batch until it is acknowledged."""
     samples = [local.sample(DAY_AT + (seq * _SAMPLES + place) * SECOND_US) for place in range(_SAMPLES)]
     while True:
         with suppress(DatabaseUnavailable):

@@ -58,7 +58,6 @@ class ControlPlane:
         self._stack.callback(self.web.publisher.close)
 
     async def publish(self, *tables: RouteTable) -> None:
-        """Publish tables under the next generations."""
         first = self.web.publisher.generation + 1
         numbered = (
             replace(one, generation=number, etag=f"{number}-e") for number, one in enumerate(tables, start=first)
@@ -66,7 +65,6 @@ class ControlPlane:
         await self.web.publish(*numbered)
 
     async def stop(self) -> None:
-        """Stop like a collector that is killed."""
         await self._stack.aclose()
 
 
@@ -129,12 +127,10 @@ FORMS = [
 
 @pytest.fixture(params=FORMS, ids=str)
 def form(request: pytest.FixtureRequest) -> Form:
-    """Each form of the protocol."""
     return request.param  # type: ignore[no-any-return]  # pytest's parameters have no type
 
 
 async def started(start: StartEnvoy, control_plane: ControlPlane, form: Form, region: str = EAST) -> Envoy:
-    """An Envoy of a region that listens."""
     return await asyncio.to_thread(start, form.bootstrap(control_plane, region))
 
 

@@ -108,7 +108,6 @@ def served_until(target: str, ask: Callable[[], str]) -> list[str]:
 
 
 def first_is(consumer: Consumer, target: str, **how: Any) -> None:
-    """Wait until requests are served by the target."""
     served_until(target, lambda: consumer.ask(**how))
 
 

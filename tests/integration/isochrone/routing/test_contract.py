@@ -59,7 +59,6 @@ class Sdk:
     of: Callable[[Any, str], Ask]
 
     def ask(self, routes: Routes, own_url: str = "") -> Ask:
-        """Requests by these routes; without `own_url`, the SDK's own address is dead."""
         return self.of(httpx2.Client(transport=Transport(routes)), own_url or dead_url())
 
 
@@ -71,7 +70,6 @@ SDKS = (
 
 
 def each_sdk(*cases: str) -> pytest.MarkDecorator:
-    """A parameter `sdk`, with the marks of these cases."""
     return pytest.mark.parametrize(
         "sdk",
         [

@@ -23,7 +23,6 @@ STREAMS = [
 
 
 def provider(stream: Stream) -> Handler:
-    """A provider that sends the stream frame by frame."""
     fields = "".join(f"{name}: {value}\r\n" for name, value in stream.headers.items())
     head = f"HTTP/1.1 200 OK\r\n{fields}connection: close\r\n\r\n".encode()
 

@@ -76,7 +76,6 @@ def request_id_of(response: bytes) -> str:
 
 
 def new_record(simulator: Simulator, request_id: str) -> dict[str, Any]:
-    """The record of a request, once its exchange has ended."""
     deadline = time.monotonic() + 30
     while True:
         (record,) = simulator.truth(request_id)

@@ -43,7 +43,6 @@ def target(number: int = 7, *, every_us: int = 10 * SECOND_US, spread_us: int = 
 
 
 def timing(of: Target, vantage: str = "") -> Timing:
-    """The timing of a target of no route."""
     [only] = timings([of], vantage=vantage, routes=())
     return only
 
@@ -54,7 +53,6 @@ def due(schedule: Schedule, now: int, *, stepped_us: int = 0) -> list[ScheduledR
 
 
 def route(*members: Target) -> Route:
-    """A route over targets."""
     return Route(name="r", members=tuple(one.name for one in members))
 
 

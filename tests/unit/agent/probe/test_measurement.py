@@ -317,7 +317,6 @@ def chunks(at_ns: list[int], *, chars: int = 4) -> ChunkSeries:
 
 
 def speed(series: ChunkSeries, tokens: int, *, resolution: int = KERNEL_RESOLUTION_NS) -> float | None:
-    """The speed of a stream of so many tokens."""
     counted = count_tokens(
         Usage(output_tokens=tokens), content=series, speed_chunks=series, visibility=ReasoningVisibility.HIDDEN
     )
@@ -327,7 +326,6 @@ def speed(series: ChunkSeries, tokens: int, *, resolution: int = KERNEL_RESOLUTI
 
 
 def arrivals_of(tokens: int, rate: float, random: np.random.Generator, *, jitter_ns: float) -> list[int]:
-    """The arrivals of tokens at a steady rate, each a little late, in order."""
     late = np.abs(random.normal(0, jitter_ns, tokens))
     return [int(at) for at in np.maximum.accumulate(np.arange(tokens) * 1e9 / rate + late)]
 

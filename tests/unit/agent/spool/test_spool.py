@@ -450,7 +450,6 @@ def delivered(spool: Spool, numbers: range, **rejected: int) -> list[SealedBatch
 
 
 def rest(spool: Spool) -> list[SealedBatch]:
-    """Lease everything that is sealed."""
     return list(iter(spool.lease, None))
 
 

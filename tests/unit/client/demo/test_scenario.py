@@ -121,7 +121,6 @@ def test_the_network_takes_its_share_of_the_time_of_the_providers() -> None:
 
 
 def board(changed_us: float | None = None, *, error_us: float = 5_000.0) -> Matrix:
-    """A matrix of one place."""
     place = ("acme/large", "eu-central-1")
     row = difference(35 + (changed_us or 0) / 1000, error_us / 1000, error_us / 1000)
     cells = {place: cell(500, row, changed=changed_us)}

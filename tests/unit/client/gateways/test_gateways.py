@@ -164,7 +164,6 @@ def test_a_base_url_with_a_query_cannot_be_expressed(kind: str) -> None:
 
 
 def routes_of(kind: str, *tables: RouteTable) -> Iterator[Any]:
-    """The routes of an export in the form of the gateway."""
     document = exported(kind, *tables)
     yield from document["services"][0]["routes"] if kind == "kong" else document["routes"]
 
@@ -173,7 +172,6 @@ def routes_of(kind: str, *tables: RouteTable) -> Iterator[Any]:
 
 
 def kong(table: RouteTable) -> dict[str, Any]:
-    """The plug-in's configuration for a route."""
     ((_, proxy),) = (route["plugins"] for route in exported("kong", table)["services"][0]["routes"])
     config: dict[str, Any] = proxy["config"]
     return config
@@ -310,7 +308,6 @@ def test_cloudflare_keeps_the_weights(weights: list[int]) -> None:
 
 
 def fields(table: RouteTable) -> dict[str, Any]:
-    """The fields of a route's requests."""
     found: dict[str, Any] = exported("openrouter", table)["routes"]["chat"]
     return found
 
@@ -394,7 +391,6 @@ def test_csv_has_a_line_per_member() -> None:
 
 
 def deployments(*tables: RouteTable) -> list[dict[str, Any]]:
-    """The deployments of the LiteLLM configuration, parsed as YAML."""
     loaded: dict[str, Any] = yaml.safe_load(part_of("litellm", *tables))
     assert loaded["router_settings"]["enable_weighted_failover"] is True
     found: list[dict[str, Any]] = loaded["model_list"]

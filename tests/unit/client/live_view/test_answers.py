@@ -93,7 +93,6 @@ EMPTY = Matrix(metric=Metric.TTFT, targets=(), baseline="", regions=())
 
 
 def after(*keys: str, state: ViewState = STATE, shown: Matrix = SHOWN) -> ViewState:
-    """The state after some keys."""
     for key in keys:
         state = press(state, key, shown)
     return state

@@ -35,12 +35,10 @@ def view(state: ViewState = STATE, **more: object) -> View:
 
 
 def lines(shown: View, width: int = 80, height: int = 24) -> list[str]:
-    """The screen as plain lines."""
     return [line.plain.rstrip() for line in screen(shown, width=width, height=height)]
 
 
 def golden_text(name: str) -> str:
-    """The screens of one state at all sizes."""
     texts = ["\n".join(lines(view(STATES[name]), width, height)).rstrip() for width, height in SIZES]
     return "\n".join(
         f"{'-' * (width - 11)} {width} columns\n{text}\n" for (width, _), text in zip(SIZES, texts, strict=True)

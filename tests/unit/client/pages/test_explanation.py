@@ -20,7 +20,6 @@ PARTS = {part.name: part for part in SLOWER.parts}
 
 
 def sentences(row: Differential) -> dict[str, str]:
-    """The explanation of a differential, by topic."""
     return {paragraph.topic: paragraph.text for paragraph in explanation(row, now_at=NOW_AT)}
 
 

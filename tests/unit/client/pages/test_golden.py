@@ -158,12 +158,10 @@ def golden_file(name: str, output: str) -> Path:
 
 
 def screen(name: str, width: int) -> str:
-    """A page on a screen of this width."""
     return renderer("table").whole(SCREENS[name], RenderOptions(width=width, wide=False))
 
 
 def screens(name: str) -> str:
-    """A page on screens of three widths."""
     return "\n".join(f"{'-' * (width - 11)} {width} columns\n{screen(name, width)}" for width in WIDTHS)
 
 

@@ -32,7 +32,6 @@ def standing(region: str, ttft_ms: float) -> Standing:
 
 
 def found(*rows: Differential, standings: tuple[Standing, ...] = ()) -> Matrix:
-    """A matrix of two targets and three regions."""
     return matrix_of(standings, rows, metric=Metric.TTFT, baseline=BASELINE, regions=(REGION, OTHER), targets=TARGETS)
 
 
@@ -74,7 +73,6 @@ def test_a_cell_warms_up_with_the_rounds_of_both_regions() -> None:
 
 
 def fifteen(*, network_us: float | None = None) -> Matrix:
-    """A matrix of fifteen targets with each kind of cell in turn, of which one place has changed."""
     targets = tuple(f"provider-{place}/model-{place:02}" for place in range(15))
     cells: dict[tuple[str, str], Cell] = {}
     for place, target in enumerate(targets):
@@ -120,7 +118,6 @@ def test_the_table_fits(width: int, forms: tuple[object, ...]) -> None:
 
 
 def row(of: Cell, *, width: int = 60, metric: Metric = Metric.TTFT) -> str:
-    """The line of a target with one cell besides the baseline, with bars."""
     cells = {("acme/m", "home"): Cell(value=2e5, bars="▃" * 8), ("acme/m", "away"): of}
     matrix = Matrix(metric=metric, baseline="home", regions=("away",), targets=("acme/m",), cells=cells)
     page = fitting_page(matrix, "", width=width, forms=FORMS_WITH_BARS)
@@ -129,7 +126,6 @@ def row(of: Cell, *, width: int = 60, metric: Metric = Metric.TTFT) -> str:
 
 
 def firm(decision: Decision, **more: object) -> Cell:
-    """A cell with a difference and bars."""
     return cell(235, difference(35, decision=decision), bars="▃▄▅", **more)
 
 

@@ -73,13 +73,11 @@ UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 
 
 
 def shown(page: Page[Row]) -> list[dict[str, str]]:
-    """The cells of each row by the title of the column."""
     titles = [column.title for column in page.columns]
     return [dict(zip(titles, cells, strict=True)) for table in page.tables() for cells in table.cells]
 
 
 def pair(target: str, shift: float | None, *, region: str = "a", metric: Metric = Metric.TTFT) -> Differential:
-    """A differential with given sort keys."""
     return replace(
         DIFFERENTIALS[0],
         target=target,
@@ -133,7 +131,6 @@ def test_a_shift_without_an_interval_is_not_said() -> None:
 
 
 def footnotes_of(page: Page[Row]) -> tuple[str, ...]:
-    """The numbered notes."""
     return tuple(note for note in page.notes if note.startswith("["))
 
 
@@ -578,7 +575,6 @@ def simulated(*rows: Simulation) -> SimulationList:
 
 
 def table(*rows: Simulation) -> str:
-    """The table of these lines."""
     return renderer("table").whole(simulations.page(simulated(*rows)), RenderOptions())
 
 

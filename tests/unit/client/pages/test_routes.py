@@ -112,13 +112,11 @@ def test_the_table_has_the_reason_below() -> None:
 
 
 def table_with(**changes: object) -> RouteTable:
-    """A table that was only refreshed, with changes to its second member."""
     first, second, third = REFRESHED.entries
     return replace(REFRESHED, entries=(first, replace(second, **changes), third))  # type: ignore[arg-type]  # any field
 
 
 def weights(table: RouteTable) -> list[str]:
-    """The texts of the weights."""
     page = route_pages.page((table,), now_at=NOW_AT)
     [shown] = page.tables()
     return [cells[1] for cells in shown.cells]

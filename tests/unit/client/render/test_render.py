@@ -442,7 +442,6 @@ PAGE = leaderboard.page(Leaderboard(window=WINDOW, order=Order.TTFT, standings=S
 
 
 def rendered(output: str, *names: str) -> str:
-    """The leaderboard with these fields."""
     return renderer(output).whole(select_fields(PAGE, names), RenderOptions())
 
 

@@ -165,7 +165,6 @@ SUBJECT = f"{MEMBER} in {CHAT.route} from {CHAT.client_region}"
 
 
 def judged(eligible: Eligible, **more: object) -> RouteTable:
-    """Return a table of one member with this verdict."""
     goodput = Proportion(value=0.912, low=0.88, high=0.931, n=360)
     entry = replace(CHAT.entries[0], slo_in_window=eligible, goodput=goodput)
     return replace(CHAT, entries=(entry,), **more)  # type: ignore[arg-type]  # the cases choose the fields

@@ -41,7 +41,6 @@ def watched(rounds: Integers, values: Reals, *, at_once: int, state: SeriesState
 
 
 def after_a_week(nature: SeriesModel, more: int, seed: int) -> tuple[SeriesState, Integers, Reals]:
-    """Return a state with a week of rounds, and the rounds that follow."""
     rounds = nature.rounds(HISTORY_DAYS + more * nature.every_s / 86_400)
     values = nature.values(rounds, seed)
     known = len(rounds) - more

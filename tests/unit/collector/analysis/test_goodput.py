@@ -27,7 +27,6 @@ from testdata.columns import present, requests_of
 
 
 def counted(good: int, planned: int, *, possible: int | None = None, n_eff: float | None = None) -> RequestCounts:
-    """The counts of requests, all independent by default."""
     possible = good if possible is None else possible
     return RequestCounts(planned=planned, good=good, possible=possible, n_eff=n_eff or float(planned))
 

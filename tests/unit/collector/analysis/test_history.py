@@ -105,7 +105,6 @@ def test_series_are_found_by_name_and_cut_at_a_change() -> None:
 
 
 def hourly(values: Reals) -> histogram.Histograms:
-    """Return the histograms of rows."""
     return histogram.merge(map(histogram.pack, values), [b""] * len(values), np.arange(len(values)), of=len(values))
 
 

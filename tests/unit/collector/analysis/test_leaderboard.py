@@ -56,7 +56,6 @@ def test_ranks_count_within_each_region() -> None:
 
 
 def ranks(entries: Sequence[Entry], order: Order = Order.TTFT, history: History = NO_HISTORY) -> dict[str, str]:
-    """The possible ranks of each target, in order."""
     lines = standings(entries, order, history)
     assert [line.rank for line in lines] == list(range(1, len(lines) + 1))
     assert all(present(line.rank_low) <= line.rank <= present(line.rank_high) for line in lines)
@@ -162,7 +161,6 @@ def test_timeouts_raise_the_tail() -> None:
 
 
 def steady(n: int) -> list[float]:
-    """Different values in random order."""
     return [float(value) + 1 for value in np.argsort(np.random.default_rng(0).permutation(n))]
 
 

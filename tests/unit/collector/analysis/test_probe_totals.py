@@ -15,7 +15,6 @@ def plan(*ids: int, name: str = "t") -> Plan:
 
 
 def batch(*ids: int, ok: int = 1) -> BatchCounts:
-    """Counts of `ok` successes of each target."""
     counts = np.zeros((len(ids), OFFSETS[-1]), np.uint16)
     counts[:, 0] = ok
     return BatchCounts(

@@ -50,7 +50,6 @@ def rounds_of(*rounds: tuple[float, ...], limit_ms: float = 0.0, usd: float = 1.
 
 
 def played(text: str, *rounds: tuple[float, ...], **more: Any) -> Replay:
-    """Replay a policy on these rounds, after rounds for learning."""
     [member_input] = policy_inputs([rounds_of(*LEARNT, *rounds, **more)])
     return policy(text, NAMES, best=member_input.best).play(member_input)
 
@@ -297,7 +296,6 @@ Probe = tuple[int, float, float | None]
 
 
 def sent(*probes: Probe, vantage_id: int = 1) -> SentProbes:
-    """Probes of one vantage."""
     at = np.array([int(seconds * SECOND_US) for _, seconds, _ in probes], np.int64)
     nothing: Any = np.zeros(len(probes))
     return SentProbes(

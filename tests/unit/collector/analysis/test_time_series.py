@@ -220,7 +220,6 @@ HOURS = st.lists(
 
 
 def columns(hours: list[Hour]) -> tuple[SummarisedOutcomes, SummarisedValues]:
-    """Return the columns of hours, with outcomes that occur and with histograms of hours with values."""
     counted = [(hour, kind, count) for hour in hours for kind, count in enumerate(hour.counts) if count]
     valued = [hour for hour in hours if hour.values or hour.limits]
     known, limits = [histogram.pack(hour.values) for hour in valued], [histogram.pack(hour.limits) for hour in valued]

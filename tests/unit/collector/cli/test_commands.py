@@ -154,7 +154,6 @@ class Terminal(io.StringIO):
     """A stdin at which somebody types."""
 
     def isatty(self) -> bool:
-        """A terminal it is."""
         return True
 
 

@@ -36,7 +36,6 @@ NEWEST, STATIC = b"\xbe", b"\x8f"
 
 
 def head(block: bytes, *flags: str) -> HeadersFrame:
-    """Return the frame of a head."""
     return HeadersFrame(1, block, flags=["END_HEADERS", *flags])
 
 

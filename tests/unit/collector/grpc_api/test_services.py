@@ -47,7 +47,6 @@ class Ingest:
     """An ingest that accepts every push."""
 
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
-        """Decode the push, and return an empty receipt."""
         raw_push.batch(received_at)
         return Receipt()
 

@@ -35,7 +35,6 @@ async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 @pytest.fixture
 def tls(tmp_path: Path) -> ssl.SSLContext:
-    """The context of a server with a certificate of its own."""
     chain, key = certificates._self_signed("127.0.0.1")
     (tmp_path / "pair.pem").write_bytes(key + chain)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -123,6 +123,5 @@ def test_cookies_are_read_in_linear_time() -> None:
 
 
 def request_with(cookies: list[str]) -> Request:
-    """Return a request with these headers."""
     headers = [(b"cookie", cookie.encode()) for cookie in cookies]
     return Request({"type": "http", "scheme": "http", "path": "/", "server": ("localhost", 80), "headers": headers})

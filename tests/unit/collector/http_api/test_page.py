@@ -29,7 +29,6 @@ MARKUP = re.compile(rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|ev
 
 @pytest.fixture(scope="module")
 def files() -> Mapping[str, PageFile]:
-    """The files by their paths."""
     return read_files()
 
 
@@ -47,7 +46,6 @@ def test_every_reference_is_a_file(files: Mapping[str, PageFile]) -> None:
 
 
 def normal(path: PurePosixPath) -> str:
-    """Return the path without `.` and `..`."""
     parts: list[str] = []
     for part in path.parts:
         if part == "..":

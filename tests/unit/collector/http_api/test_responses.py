@@ -28,7 +28,6 @@ LARGE = b'{"rows":[' + b"1234567890," * MIN_COMPRESSED_BYTES + b"0]}"
 
 
 async def sent(response: JsonResponse, coding: str = "gzip") -> tuple[Headers, bytes]:
-    """Return the headers and the body that a client gets that names this coding."""
     messages: list[Message] = []
 
     async def receive() -> Message:

@@ -26,7 +26,6 @@ class Query:
         self.released = asyncio.Event()
 
     async def __call__(self) -> int:
-        """Return the number of the run."""
         self.runs += 1
         run = self.runs
         await self.released.wait()
@@ -34,7 +33,6 @@ class Query:
 
 
 async def failing() -> int:
-    """Fail as a query of an unknown target."""
     raise BadRequest("no")
 
 

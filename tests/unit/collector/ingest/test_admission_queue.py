@@ -8,8 +8,6 @@ from isochrone_collector.ingest.group_commit import AdmissionQueue
 
 
 class Clock:
-    """A clock that the test moves, in seconds."""
-
     def __init__(self) -> None:
         self.now = 100.0
 

@@ -20,7 +20,6 @@ class Committing:
         self._away = away
 
     async def __call__(self, works: Sequence[str]) -> list[str]:
-        """Commit a group."""
         self.groups.append(list(works))
         await self.let.wait()
         if self._away:
@@ -145,7 +144,6 @@ async def test_too_much_is_refused() -> None:
 
 
 async def made(groups: GroupCommit[str, str], work: str, ready: asyncio.Event) -> str:
-    """Announce work, prepare it, submit it."""
     with groups.announce(10):
         await ready.wait()
     return await groups.submit(work, rows=10)

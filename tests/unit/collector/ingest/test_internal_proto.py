@@ -9,7 +9,6 @@ Fields = dict[str, tuple[int, int]]
 
 
 def fields_of(message: Descriptor) -> Fields:
-    """Number and type of each field, by name."""
     return {field.name: (field.number, field.type) for field in message.fields}
 
 

@@ -90,7 +90,6 @@ HOSTILE = st.lists(FIELD, max_size=12).map(b"".join)
 
 
 def push_of(samples: list[bytes]) -> bytes:
-    """Encode a request with these samples."""
     vantage = codec.encode(Vantage(name="v", region="v")).SerializeToString()
     return b"".join([field_bytes(1, 2, 0, vantage), *(field_bytes(4, 2, 0, sample) for sample in samples)])
 
@@ -113,7 +112,6 @@ def assert_decoded_the_same(request: fleet_pb2.PushRequest, columns: SampleColum
 
 
 def columns_of(*samples: sample_pb2.Sample) -> SampleColumns:
-    """Decode samples into columns."""
     return raw_push.decode([sample.SerializeToString() for sample in samples])
 
 

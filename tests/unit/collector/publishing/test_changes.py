@@ -25,7 +25,6 @@ def changes(*, pause_us: int = 0, heartbeat_us: int = 3600 * SECOND_US, max_watc
 
 
 def notice(*topics: Topic) -> ChangeEvent:
-    """Return the notice of that source."""
     return ChangeEvent(topics=topics, sent_at=5, refresh_us=SECOND_US, generation=3, stale_since_at=None)
 
 

@@ -51,7 +51,6 @@ def status(day: Standing | None = DAY, hour: Standing | None = HOUR, *opened: In
 
 
 def row(*given: Any, **target: Any) -> TargetStatus:
-    """The only row of a status."""
     (found,) = status(*given, **target).rows
     return found
 

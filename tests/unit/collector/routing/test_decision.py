@@ -87,7 +87,6 @@ def test_the_whole_answer_can_be_ranked() -> None:
 
 
 def after(epochs: int, inputs: Inputs, state: State = CALM) -> list[Decision]:
-    """Decide on the same inputs for a number of epochs."""
     found = []
     for epoch in range(epochs):
         at = inputs.at + epoch * EPOCH

@@ -26,7 +26,6 @@ RELIABLE = Slo(min_success=0.95)
 
 
 def made(history: History = NO_HISTORY) -> Inputs:
-    """The inputs after rounds of two members, all of which succeed."""
     member, rounds = (own.ravel() for own in np.indices((2, ROUNDS)))
     probes = probe_table(
         [one.name for one in TARGETS],

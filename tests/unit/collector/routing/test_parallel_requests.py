@@ -40,7 +40,6 @@ A, B = known("a"), known("b")
 
 
 def pair(slow: tuple[int, int, int] = (5, 5, 0), *, joint: int = 100, slo_ms: int | None = None) -> Inputs:
-    """A and b, with so many slow rounds of each and of both among the joint ones."""
     both = Comparison(left="a", right="b", joint=joint, slow_left=slow[0], slow_right=slow[1], slow_both=slow[2])
     slo = Slo(ttft_p95_us=None if slo_ms is None else slo_ms * 1000)
     return inputs_for(A, B, compared=(both,), route=Route(name="r", members=(), slo=slo))
@@ -272,7 +271,6 @@ def remembered(of: Inputs, *, spans: int = 1, tails: Tails | None = None) -> tup
 
 
 def figures(tails: tuple[Tail, ...]) -> tuple[float, ...]:
-    """The p99s, in the order of their fields."""
     found = p99s(tails)
     assert found is not None
     return astuple(found)

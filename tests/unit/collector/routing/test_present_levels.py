@@ -21,7 +21,6 @@ def seen(rounds: int, *, at: int = AT) -> Inputs:
 
 
 def level(state: PresentLevels, inputs: Inputs) -> float:
-    """The expected logarithm of b / a."""
     probabilities = followed(state, inputs)[1].of("b", "a")
     assert probabilities is not None
     return float(probabilities @ LEVELS)

@@ -16,7 +16,6 @@ from isochrone_common.address import Address, parse_local_address
 
 
 def write_pair(files: Tls) -> None:
-    """Write a new pair."""
     assert files.certificate is not None
     assert files.key is not None
     chain, key = certificates._self_signed("127.0.0.1")

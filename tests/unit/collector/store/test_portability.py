@@ -60,7 +60,6 @@ def columns_of(tables: set[str]) -> set[str]:
 
 
 def names(node: Node) -> set[str]:
-    """The last part of every column named in a node."""
     found = [part.fields[-1] for part in walk(node) if isinstance(part, ast.ColumnRef)]
     return {field.sval for field in found if isinstance(field, ast.String)}
 

@@ -40,15 +40,12 @@ class World:
 
     @property
     def place(self) -> Place:
-        """The place of the publisher."""
         return 0, max(table.generation for table in self.in_force)
 
     def tables(self, _region: str) -> Any:
-        """The tables of the publisher."""
         return SimpleNamespace(tables=self.in_force)
 
     def weights(self, node: str = "n") -> dict[str, int]:
-        """The weights of the members of the only route."""
         (configuration,) = self.snapshots.of("us", node).routes.values()
         (route,) = configuration.document["virtual_hosts"][0]["routes"]
         parts = route["route"]["weighted_clusters"]["clusters"]

@@ -26,7 +26,6 @@ both = pytest.mark.parametrize("form", FORMS)
 
 
 def snapshot(clusters: str, routes: str = "") -> Snapshot:
-    """Clusters as words `name:version`, and the version of the routes."""
     named = dict(word.split(":") for word in clusters.split())
     return Snapshot(
         clusters={name: Resource(name, version, {}) for name, version in named.items()},
@@ -42,7 +41,6 @@ def subscribed(form: type[StateOfTheWorld] | type[Delta], *types: str, **request
 
 
 def sent(state: StreamState, found: Snapshot) -> list[tuple[str, list[str]]]:
-    """The types and names that are due."""
     return [(one.type_url, [resource.name for resource in one.resources]) for one in state.due(found)]
 
 

@@ -19,7 +19,6 @@ OTHERS = 29
 
 
 def compared(rows: Sequence[Row], *, targets: Sequence[int] = (1,), changes: Changes | None = None) -> Differential:
-    """Return the differential of target 1, as one of those of all targets."""
     panel = build_panel(probes(rows))
     wanted = [(target, "sg") for target in targets]
     known = changes or {}

@@ -26,7 +26,6 @@ def independent_of(rows: int) -> VarianceInflation:
 
 
 def quantiles(rows: Reals, share: float, history: VarianceInflation | None = None) -> Quantiles:
-    """Return a quantile of each row of a matrix."""
     series = ragged(list(rows))
     return several_quantiles(series, {share: history}, np.zeros(len(series.values), bool))[share]
 

@@ -27,7 +27,6 @@ def chained(draws: int, n: int, *, correlation: float, seed: int = SEED) -> Real
 
 
 def drifting(draws: int, n: int) -> Reals:
-    """Return series of 80 % noise and 20 % slow drift."""
     noise = np.random.default_rng(SEED + 1).standard_normal((draws, n))
     return np.asarray(np.sqrt(0.8) * noise + np.sqrt(0.2) * chained(draws, n, correlation=0.97))
 

@@ -37,7 +37,6 @@ def test_ticks_of_a_clock_are_part_of_the_interval(deviation_ms: float, n: int) 
 
 
 def shift_of(*differences: float) -> Shift:
-    """Return the shift of independent differences."""
     [found] = paired_shifts(ragged([np.array(differences)]), known=independent(1)).listed()
     assert found is not None
     return found
@@ -88,7 +87,6 @@ def test_many_pairs_take_little_memory_and_time() -> None:
 
 
 def rows(lengths: list[int]) -> list[Reals]:
-    """Return differences of every kind: independent, correlated, tied, constant."""
     chance = np.random.default_rng(sum(lengths))
     found = []
     for place, n in enumerate(lengths):
@@ -180,7 +178,6 @@ def test_correlation_makes_evidence_weaker(tau: float) -> None:
 
 
 def unpaired(x: Reals, y: Reals) -> tuple[TwoSampleShift, float, float]:
-    """Return the shift of independent values, and its bounds."""
     found = unpaired_shift(x, y, known=independent(2))
     assert found is not None
     return found, present(found.shift.low), present(found.shift.high)
