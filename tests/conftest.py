@@ -121,9 +121,7 @@ def without_own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On parallel workers, start the longest modules first, then the others with slow tests, and the unit tests last,
-    so that no worker is left with a long module at the end.
-    """
+    """On parallel workers, start the longest modules first, then those with slow tests, and the unit tests last."""
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         places = {TESTS / name: place for place, name in enumerate(LONGEST)}

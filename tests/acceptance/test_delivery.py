@@ -86,9 +86,7 @@ def world(start_collector: StartCollector, start_agent: StartAgent) -> World:
 
 
 def test_nothing_is_lost_whatever_is_away(world: World, fault_simulator: Simulator, tmp_path: Path) -> None:
-    """Successes and failures are stored under their outcome. While the collector is away the agent measures and spools,
-    also after kill -9, from its last plan; when the collector is back everything arrives, once.
-    """
+    """Whatever is away, also after kill -9, the agent measures on; later everything arrives once, under its outcome."""
     world.first.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
     agent = world.agent()
     world.eventually(20, lambda: world.stored() >= 6, "six samples stored")
@@ -157,9 +155,7 @@ def test_neighbouring_versions_lose_and_double_nothing(
 def test_a_restored_database_gets_what_it_has_lost(
     world: World, fault_simulator: Simulator, postgres_server: str, tmp_path: Path, *, emptied: bool
 ) -> None:
-    """Samples and a plan that were newer than the backup: the agent delivers every sample again, once, as soon as the
-    plan is applied again. Meanwhile it runs the older plan, even under the same version.
-    """
+    """A restored database gets what its backup lacks, once; the older plan runs until the new one."""
     whole = PLAN.format(base_url=fault_simulator.base_url).splitlines()
     old, new = ("\n".join(line for line in whole if line not in left_out) for left_out in (whole[-1:], whole[-2:-1]))
     names = {part: sql.Identifier(f"{conninfo_to_dict(world.url)['dbname']}{part}") for part in ("", "_backup")}

@@ -48,9 +48,7 @@ def test_a_budget_outlives_the_agent_and_the_collector(
 def test_a_plan_is_followed_refused_and_rolled_back(
     start_collector: StartCollector, start_agent: StartAgent, simulator: StartSimulator, tmp_path: Path
 ) -> None:
-    """A new version is taken up with a push. One that sends a key elsewhere is refused and reported while the old one
-    runs on, until the key may go there; and an agent that refused follows the rollback.
-    """
+    """A version comes with a push; one that sends a key elsewhere is refused and reported; a rollback is followed."""
     world, collector = simulator(), start_collector()
     credentials, secret = tmp_path / "credentials.toml", tmp_path / "secret"
     secret.write_text("sk-something")

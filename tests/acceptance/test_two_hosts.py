@@ -178,9 +178,7 @@ def vantage(area: WideArea, collector: Path, place: str, ca: Path, folder: Path)
 def test_regions_a_known_distance_apart(
     wide_area: WideArea, provider: str, certificate: Path, collector: Path, tmp_path: Path
 ) -> None:
-    """Two agents join over TLS and probe in the same rounds; the differentials of their round trips, connections and
-    first tokens are the cable's. Then one region is cut off for a minute, and nothing that was recorded is lost.
-    """
+    """Differentials of round trips, connections and first tokens are the cable's; a cut of a minute loses nothing."""
     plan = tmp_path / "plan.yaml"
     plan.write_text(PLAN.format(base_url=provider))
     operate(wide_area, collector, "apply", str(plan), "--yes")

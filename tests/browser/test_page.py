@@ -265,9 +265,7 @@ def test_the_queries_of_the_matrix_begin_with_the_document(page: Page) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_each_view_is_sound(page: Page, path: str) -> None:
-    """Every request goes to the collector, the console stays empty, a hostile name is text, nothing is cut off in wide
-    and narrow windows, and axe-core finds no serious violation in light and dark.
-    """
+    """No foreign request, no message on the console, nothing cut off, and no serious violation in light and dark."""
     page.open(path)
     browser = page.browser
     assert browser.seen("Network.requestWillBeSent")
@@ -443,9 +441,7 @@ def test_a_target_has_the_goodput_of_the_command(page: Page) -> None:
 
 
 def test_the_charts_of_a_target_are_reached_by_keyboard(page: Page) -> None:
-    """Each chart is one stop of the tab key; arrow keys move in it and show the facts, and Enter on a bucket of goodput
-    opens one of its requests. A table is unfolded in the address, where it stays.
-    """
+    """A chart is one tab stop, arrows show its facts, Enter opens a request; an unfolded table is in the address."""
     browser = page.browser
     page.open(f"/target/{FIRST}?{page.fixed}")
     browser.until("document.querySelector('.hours')")

@@ -88,9 +88,7 @@ class Database:
                     await asyncio.to_thread(server.restart_if_gone)
 
     async def fail_over(self, *, vanish: bool) -> None:
-        """Kill the primary, promote the standby, and return; then make a standby of the old primary, until which the
-        lock is held. If the host is to `vanish`, its connections are not closed.
-        """
+        """Kill the primary (or let its host `vanish`), promote the standby and return; then make a new standby."""
         await self.lock.acquire()
         try:
             old, new = self.primary, self.standby

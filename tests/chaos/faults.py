@@ -116,9 +116,7 @@ async def agent_killed(testbed: Testbed, fault: Fault) -> str:
 
 @_occurs(2, one_agent=True)
 async def agent_cloned(testbed: Testbed, fault: Fault) -> str:
-    """A copy of an agent, with its spool and credential, runs beside it for 5 s. In half of the cases the copy delivers
-    first, and the agent has to wait until it has been silent for 30 s.
-    """
+    """A copy of an agent runs beside it for 5 s; in half of the cases it delivers first, and the agent waits."""
     agent, is_first = testbed.agents[fault.agent], fault.seed % 2 == 0
     async with agent.program.lock:
         agent.program.kill()

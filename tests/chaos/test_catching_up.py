@@ -39,9 +39,7 @@ def rows(database_url: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_backlog_does_not_delay_new_samples(
-    start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path
-) -> None:
+def test_a_backlog_delays_nothing_new(start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path) -> None:
     """While twenty thousand spooled samples drain, new samples are stored before the last of them."""
     collector = start_collector()
     collector.apply(PLAN, tmp_path)

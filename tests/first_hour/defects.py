@@ -13,9 +13,7 @@ _WORD = r"\S{4,}"
 
 
 def plain(output: bytes) -> str:
-    """Return the output of a terminal program as text, without escape sequences. Each move of the cursor begins a
-    line.
-    """
+    """Return the output of a program as text without escape sequences; each move of the cursor begins a line."""
     text = _MOVES.sub("\n", output.decode(errors="replace"))
     return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 

@@ -30,9 +30,7 @@ WHERE connamespace = 'public'::regnamespace AND contype IN ('c', 'f', 'p', 'u', 
 @pytest.mark.usefixtures("later_version")
 @pytest.mark.parametrize(("before", "after"), list(pairwise(REVISIONS)))
 def test_a_collector_works_on_the_next_schema(empty_database_url: str, before: str, after: str) -> None:
-    """A migration only adds tables, and columns that may be left out; it changes and removes nothing that statements of
-    the version before name, and adds no constraint that its rows could violate.
-    """
+    """A migration adds tables and optional columns, and changes nothing that the version before names."""
     schema.migrate(empty_database_url, revision=before)
     columns, constraints = _facts(empty_database_url)
     schema.migrate(empty_database_url, revision=after)
@@ -55,9 +53,7 @@ def _facts(url: str) -> tuple[set[tuple[str, str, str, bool]], set[tuple[str, st
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_indexes_of_existing_tables_are_built_concurrently(path: Path) -> None:
-    """An index on a table with rows would keep pushes waiting while it is built. PostgreSQL builds one beside them only
-    outside a transaction, as `build_index` does, and a revision that builds one does nothing else.
-    """
+    """An index on a table with rows is built beside pushes, outside of a transaction, by a revision of its own."""
     text = path.read_text()
     created = set(re.findall(r"CREATE TABLE (\w+)", text))
     built = set(re.findall(r"CREATE (?:UNIQUE )?INDEX [\w ]+? ON (?:ONLY )?(\w+)", text))

@@ -36,9 +36,7 @@ async def migrate(database_url: str, migrations: Path) -> str:
 
 
 async def test_pushes_do_not_wait_for_an_index(local: InProcessCollector, database_url: str, tmp_path: Path) -> None:
-    """While the build waits for an older transaction, a push is stored; two collectors that migrate at once do not wait
-    for each other, and the index is valid in the end.
-    """
+    """While a build waits a push is stored; two collectors migrate at once, and the index is valid in the end."""
     later = later_version.make_migrations(tmp_path / "later", upgrade=UPGRADE, downgrade="pass")
     await local.begin(DAY_AT)
     vantage = Vantage(name="a", region="us")

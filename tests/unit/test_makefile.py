@@ -37,9 +37,7 @@ def make(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("left", [FAILS, IS_OLD])
 def test_an_unusable_environment_is_created_again(tmp_path: Path, left: str) -> None:
-    """An environment without pip, as is left where the package python3-venv is missing, or of an old Python is
-    replaced by the next try.
-    """
+    """An environment without pip, or of an old Python, is replaced by the next try."""
     program(tmp_path / "python", CREATES)
     program(tmp_path / ".venv" / "bin" / "python", left)
     assert make(tmp_path).returncode == 0

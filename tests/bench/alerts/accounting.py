@@ -31,9 +31,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Sentences on the incidents that nothing explains and on the expected ones that are missing, and the rounds from
-    the first failed one of each expected incident to its first alert.
-    """
+    """Sentences on incidents unexplained or missing, and the rounds from each one's first failure to its alert."""
 
     expected: int
     raised: int

@@ -55,9 +55,7 @@ CASES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The percentages of intervals that contain the true cost, of tables with a decision, and of regions that are
-    decidedly slower than the best one.
-    """
+    """Percentages of intervals with the true cost, of tables with a decision, and of regions decidedly slower."""
 
     coverage_pct: float
     tables_that_decide_pct: float

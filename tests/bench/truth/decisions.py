@@ -44,9 +44,7 @@ def false_decisions_pct(seed: int, *, has_history: bool) -> float:
 
 
 def power_pct(seed: int) -> float:
-    """Return the percentage of pairs that are decided if a region is faster by a tenth, and what both have in common
-    makes their rounds correlate by a half.
-    """
+    """Return the percentage of pairs decided when a region is a tenth faster and rounds correlate by a half."""
     chance = np.random.default_rng([seed, 2])
     common, *own = (independent(chance, PAIRS, _WEEK + ROUNDS) for _ in range(3))
     sides = [factor * _latencies((common + noise) / np.sqrt(2)) for factor, noise in zip((1.0, 0.9), own, strict=True)]

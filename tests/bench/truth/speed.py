@@ -15,9 +15,7 @@ RATES = (20, 50, 100, 200)
 
 @cache
 def flush_speed_bias_pct(seed: int) -> dict[str, float]:
-    """Return the mean error in per cent by timer, that of the worst kind of stream; kinds with no speed in most of the
-    streams are left out.
-    """
+    """Return the mean error in per cent by timer, of the worst kind of stream of which most have a speed."""
     return {
         f"timer of {timer_ms} ms": max(
             _bias_pct(seed, tokens, rate, timer_ms, eager=eager, joined=joined)

@@ -377,9 +377,7 @@ async def pushed(collector: FaultyCollector, count: int) -> None:
     await until(lambda: len(collector.pushes) >= count, 10)
 
 
-async def test_an_agent_whose_targets_are_all_unknown_hears_of_the_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_with_unknown_targets_hears_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While every batch is refused no push has a receipt, so that a heartbeat follows, long before one is due."""
     monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
     unknown = {UNKNOWN_TARGETS_KEY: "1"}

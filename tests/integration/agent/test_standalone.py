@@ -27,9 +27,7 @@ def probes(metrics: dict[str, float], outcome: str, model: str = "fault-500") ->
     return metrics.get(f"isochrone_probes_total{{{labels}}}", 0)
 
 
-def test_a_plan_file_is_measured_and_exported(
-    start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path
-) -> None:
+def test_a_plan_file_is_run_and_exported(start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path) -> None:
     """Samples are counted and not stored, a changed file is followed, and an invalid one is refused."""
     plan = tmp_path / "plan.yaml"
     write_plan(plan, fault_simulator)

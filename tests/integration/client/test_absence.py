@@ -105,9 +105,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def questions(words: str, command: click.Command, state: State) -> Iterator[list[str]]:
-    """The command lines of a command: plain, with each value of each choice but the default, and with its further
-    questions.
-    """
+    """The command lines of a command: plain, with each value of each choice but the default, and further ones."""
     options = {option.name: option for option in command.params}
     fixed = [*words.split(), *REQUIRED.get(words, [])]
     fixed += ["--window", state.window] if "window" in options else []
@@ -144,9 +142,7 @@ def collector(state: State, start_collector: StartCollector) -> Collector:
 
 
 def test_every_question_is_answered(state: State, collector: Collector, tmp_path: Path) -> None:
-    """Each command and path ends with a documented code, never with a failure of the collector, and says something;
-    those that select samples name the plan, region or agent that is missing.
-    """
+    """Each command and path ends with a documented code and a sentence that names the plan, region or agent missing."""
     told: dict[str, str] = {}
     for words, command in commands():
         options = {option.name or "" for option in command.params}

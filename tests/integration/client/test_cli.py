@@ -40,9 +40,7 @@ UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 24 rounds needed")
 
 @pytest.mark.parametrize("command", READING)
 def test_each_command_prints_its_answer(observatory: FakeCollector, command: str) -> None:
-    """Each reading command prints its table, no wider than 100 columns, and nothing on stderr; a document with its
-    schema, the window in RFC 3339, and every row; and as many lines of CSV below a header line.
-    """
+    """Each prints a table within 100 columns, a document with schema, window and all rows, and as many CSV lines."""
     result = run(observatory, command)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "gpt-5-mini" in result.stdout
@@ -68,9 +66,7 @@ def test_every_example_of_the_help_works(observatory: FakeCollector, command: st
 
 
 def test_the_plan_gives_the_baseline(observatory: FakeCollector) -> None:
-    """Without --baseline the baseline comes from the plan; with it, the plan is requested only after the answer, for
-    the reason that it is empty.
-    """
+    """Without --baseline it is the plan's; with it, the plan is requested only to explain an empty answer."""
     run(observatory, "diff")
     run(observatory, "diff", "--baseline", "eu-central-1", "--against", "a", "--against", "b", "--metric", "e2e")
     plan, first, second, *reason = observatory.requests
@@ -146,9 +142,7 @@ def test_an_undecided_explanation_has_next_steps(observatory: FakeCollector) -> 
 
 
 @pytest.mark.parametrize(("more", "exit_code"), [((), 0), (("--exit-code",), 4)])
-def test_undecided_is_shown_and_is_four_on_request(
-    observatory: FakeCollector, more: tuple[str, ...], exit_code: int
-) -> None:
+def test_undecided_is_four_on_request(observatory: FakeCollector, more: tuple[str, ...], exit_code: int) -> None:
     """If nothing is decided, the table has the reasons and stderr a note; --exit-code makes that exit code 4."""
     observatory.differentials = (UNDECIDED,)
     result = run(observatory, "diff", *more)
@@ -162,9 +156,7 @@ def test_undecided_is_shown_and_is_four_on_request(
     "command", ["diff", "leaderboard", "slo", "tiers", "samples", "coverage", "targets", "vantages"]
 )
 def test_an_empty_answer_has_a_hint(observatory: FakeCollector, command: str) -> None:
-    """An empty answer prints no table, an empty document for programs, and a hint on stderr: to apply a plan, or to
-    start an agent for it. The exit code is 0, and 4 on request.
-    """
+    """An empty answer is no table or an empty document, with a hint on stderr; the exit code is 0, on request 4."""
     plan = observatory.targets
     observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
     observatory.latency_budgets = observatory.tiers = ()

@@ -114,9 +114,7 @@ def test_requests_arrive_whole(observatory: FakeCollector) -> None:
         ("forbidden", AccessError, 1),
     ],
 )
-def test_a_problem_becomes_one_error(
-    observatory: FakeCollector, kind: str, error: type[ClientError], exit_code: int
-) -> None:
+def test_a_problem_is_an_error(observatory: FakeCollector, kind: str, error: type[ClientError], exit_code: int) -> None:
     """Each kind of problem becomes one error with its exit code and a hint."""
     observatory.failure = (kind, "the reason")
     with ReadClient(observatory.address) as client, pytest.raises(error) as caught:
@@ -135,9 +133,7 @@ def test_a_problem_becomes_one_error(
         ("unknown target 'kimi'", "isochrone targets"),
     ],
 )
-def test_the_hint_names_the_command_that_lists_the_known_names(
-    observatory: FakeCollector, detail: str, command: str
-) -> None:
+def test_the_hint_names_the_command_that_lists_names(observatory: FakeCollector, detail: str, command: str) -> None:
     """Each kind of name has its command, and the collector's sentence is kept."""
     observatory.failures = {"/v1/tiers": ("unknown-name", detail)}
     with ReadClient(observatory.address) as client, pytest.raises(RefusedError) as caught:
@@ -427,9 +423,7 @@ class Script:
 
 
 def test_a_stream_that_resumes_drops_what_it_had() -> None:
-    """Only samples that arrived before a break are dropped, however they are spread over batches; and those that cannot
-    come again are forgotten.
-    """
+    """Only samples from before a break are dropped, in any batches; those that cannot come again are forgotten."""
     one, two, three, four = (stored(place, received_at=NOW_AT + place) for place in range(4))
     broken = UnreachableError("gone", hint="wait")
     client: Any = Script(

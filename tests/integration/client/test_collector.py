@@ -61,9 +61,7 @@ def push(collector: Collector, target_id: int) -> None:
 
 
 def test_pushed_samples_appear_in_every_table(start_collector: StartCollector, tmp_path: Path) -> None:
-    """From a pushed sample to each table: medians, decision, ranks, rounds and single probes. Unknown names and invalid
-    windows are usage errors with the collector's sentence.
-    """
+    """A pushed sample appears in medians, decisions, ranks and rounds; unknown names and windows are usage errors."""
     collector = start_collector()
     collector.apply(ONE_TARGET, tmp_path)
     rows = json.loads(run(collector, "targets", "-o", "json").stdout)["rows"]
@@ -329,9 +327,7 @@ def test_a_simulation_of_what_was_recorded(start_collector: StartCollector) -> N
 
 
 def test_what_takes_joint_rounds_is_not_replayed_without_them(recorded: Collector) -> None:
-    """Members that are probed in different rounds have a static line, but no race and no fallback; the reason is in the
-    note.
-    """
+    """Members of different rounds have a static line, but no race and no fallback, with the reason in the note."""
     rows = json.loads(run(recorded, "simulate", *SIMULATED, "--output", "json").stdout)["rows"]
     assert [(row["policy"], row["rounds"] > 0) for row in rows] == [
         ("static:sim/b", True),
@@ -486,9 +482,7 @@ def routed(start_collector: StartCollector) -> Collector:
 
 
 def test_a_real_decision(routed: Collector, tmp_path: Path) -> None:
-    """Table, history, explanation and export of a real decision agree, and the decision can be repeated. Both files for
-    Envoy are complete; a refusal leaves existing files unchanged and no partial file.
-    """
+    """Table, history, explanation and export agree and can be repeated; a refusal leaves Envoy's files unchanged."""
     shown = run(routed, "routes", "--output", "json")
     assert shown.exit_code == 0, shown.output
     tables = json.loads(shown.stdout)["rows"]

@@ -70,9 +70,7 @@ def holder(api: ApiServer) -> str:
 
 
 def test_objects_follow_the_tables(api_server: ApiServer, routing: FakeCollector, tmp_path: Path) -> None:
-    """Weights and priorities are those of the table, move with the next one, and come back after a user's change; every
-    other field stays, and an object without the label is never written.
-    """
+    """Objects with the label follow weights and priorities, also after a user's change; other fields stay."""
     routing.restart(fresh(48))
     api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
     api_server.put("aigatewayroutes", "llm", spec=AI_SPEC, **METADATA)
@@ -95,9 +93,7 @@ def test_objects_follow_the_tables(api_server: ApiServer, routing: FakeCollector
     assert all(set(body["spec"]) == {"rules"} for body in api_server.patched("httproutes"))
 
 
-def test_an_expired_table_gives_way_to_the_static_order(
-    api_server: ApiServer, routing: FakeCollector, tmp_path: Path
-) -> None:
+def test_an_expired_table_becomes_static(api_server: ApiServer, routing: FakeCollector, tmp_path: Path) -> None:
     """After `stale_until` all traffic goes to the first of the plan's order that the rule has."""
     table = replace(fresh(49, seconds=6), static_order=(FIRST, SECOND))
     routing.restart(table)
@@ -127,9 +123,7 @@ def test_one_of_two_replicas_leads(api_server: ApiServer, routing: FakeCollector
     assert "leading" in (tmp_path / "b").read_text()
 
 
-def test_an_api_server_that_is_away_is_waited_for(
-    api_server: ApiServer, routing: FakeCollector, tmp_path: Path
-) -> None:
+def test_an_absent_api_server_is_waited_for(api_server: ApiServer, routing: FakeCollector, tmp_path: Path) -> None:
     """The outage is reported once; afterwards the objects follow, also if one kind is not installed."""
     api_server.installed.discard("aigatewayroutes")
     api_server.is_away = True
@@ -223,9 +217,7 @@ WRITTEN = "http://127.0.0.1:8001"
 def test_the_objects_of_the_page_follow_with_the_permissions_of_the_role(
     api_server: ApiServer, routing: FakeCollector, tmp_path: Path
 ) -> None:
-    """The command of the page gives the objects of the page the weights of a table, and the Role allows exactly the
-    calls that it makes.
-    """
+    """The page's command gives its objects the weights of a table, and the Role allows exactly its calls."""
     routing.restart(fresh(48))
     plural_of = {kind: plural for plural, (_, kind) in API_OF.items()}
     objects = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)]

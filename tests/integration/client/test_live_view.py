@@ -55,9 +55,7 @@ def state_of(process: int) -> str:
 
 
 def test_the_keys_lead_through_the_view(measured: Collector) -> None:
-    """The first screen has all targets with medians, differences and bars; keys sort, filter, open one target and the
-    help, and change the metric; another size is filled; Ctrl-Z and `q` give the terminal back.
-    """
+    """Keys sort, filter, open a target and the help, and change the metric; Ctrl-Z and `q` give the terminal back."""
     with on_terminal(measured.http_address) as terminal:
         terminal.wait_for(lambda text: row(text, SECOND), 60, "a row")
         first = terminal.text
@@ -117,9 +115,7 @@ def test_each_end_gives_the_terminal_back(
 
 
 def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> None:
-    """While the collector is away, the last answers stay with the reason; then the view goes on. `q` ends it meanwhile,
-    too.
-    """
+    """While the collector is away the last answers stay with the reason, then it goes on; `q` ends it any time."""
     with on_terminal(observatory.address) as terminal:
         terminal.wait_for(lambda text: "gpt-5-mini" in text, 60, "the screen")
         observatory.failure = ("database-unavailable", "restarting")

@@ -221,9 +221,7 @@ def test_watch_can_omit_refreshes(routing: FakeCollector) -> None:
 
 
 def test_moves_begin_with_what_is_in_force(routing: FakeCollector) -> None:
-    """With --moves the tables in force come first, even refreshed ones, on another database too; later refreshes of
-    them are left out.
-    """
+    """With --moves the tables in force come first, on another database too; later refreshes of them are left out."""
     voice, chat = (replace(numbered(n, of), change=ChangeKind.EVIDENCE) for n, of in ((47, VOICE), (48, CHAT)))
     routing.restart(voice, chat)
     with started(routing, "routes", "watch", "--moves", "--output", "json") as process:
@@ -341,9 +339,7 @@ def test_the_first_table_is_waited_for(routing: FakeCollector, tmp_path: Path) -
 
 
 def test_an_expired_table_becomes_the_static_order(routing: FakeCollector, tmp_path: Path) -> None:
-    """At `stale_until` the file has the static order, without any message of the collector, and `--check` shows it; the
-    next table takes its place.
-    """
+    """At `stale_until` the file has the static order, with no message, and `--check` shows it; the next replaces it."""
     routing.restart(fresh(51, seconds=3))
     file, count = tmp_path / "tables.json", tmp_path / "count"
     with following(routing.address, file, "--exec", f"sh -c 'echo x >> {count}'") as messages:

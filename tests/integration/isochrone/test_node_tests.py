@@ -88,9 +88,7 @@ def runner(
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=pytest.mark.consumer("ai", name)) for name in names_in(CONTRACT)]
 )
-def test_the_contract_of_consumers(
-    runner: NodeRunner, case: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_the_consumers_contract(runner: NodeRunner, case: str, record_property: Callable[[str, object], None]) -> None:
     """The package `ai` follows the tables as every consumer does."""
     results = runner[CONTRACT]
     assert case in results.passed, results.texts.get(case, results.texts)

@@ -39,9 +39,7 @@ def expressions() -> dict[str, str]:
 
 
 def test_dashboards_are_complete() -> None:
-    """Four dashboards with unique ids, whose queries use declared variables only; every panel has its place. The data
-    source is a variable, so that a dashboard can be imported anywhere.
-    """
+    """Four dashboards with unique ids and declared variables, also for the data source; every panel has its place."""
     assert [path.stem for path in DASHBOARDS] == ["fleet", "overview", "routes", "target"]
     documents: list[dict[str, Any]] = [json.loads(path.read_text()) for path in DASHBOARDS]
     assert len({one["uid"] for one in documents}) == len(documents)
@@ -58,9 +56,7 @@ def test_dashboards_are_complete() -> None:
 def test_every_panel_has_data(
     start_collector: StartCollector, start_prometheus: StartPrometheus, receiver: Receiver, tmp_path: Path
 ) -> None:
-    """While samples arrive, the query of each panel returns numbers, Prometheus evaluates each rule, and the condition
-    of one alert is true: that of the incident of the target that fails.
-    """
+    """Each panel's query returns numbers, Prometheus evaluates each rule, and only the incident's alert is true."""
     secret = tmp_path / "alert.secret"
     secret.write_text(webhook_signature.format_secret(SECRET))
     secret.chmod(0o600)
@@ -256,9 +252,7 @@ def test_every_alert_has_its_fault() -> None:
 
 @needs_promtool
 def test_each_alert_fires_on_its_fault_alone(tmp_path: Path) -> None:
-    """After a quiet time each fault raises its alert and no other one, also if the collector has an incident of it; a
-    further quiet hour raises none.
-    """
+    """Each fault raises its alert alone, also if the collector has an incident of it; quiet hours raise none."""
     tests = [case(name, changed, minutes, [name]) for name, (changed, minutes) in FAULTS.items()]
     tests += [case(name, changed, minutes, [alert]) for name, (changed, minutes, alert) in OTHERS.items()]
     tests += [case("quiet", {}, 60, []), case("an agent that was stopped", STOPPED, 50, [])]

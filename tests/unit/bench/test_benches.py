@@ -113,9 +113,7 @@ def record(*, phase: str = "profiling", **more: Any) -> dict[str, Any]:
 
 
 def test_a_measurement_is_found_by_the_servers_id() -> None:
-    """TTFT in microseconds and tokens per second, under the id that the server gave, not the one that aiperf sent; a
-    warm-up and a failed request are no measurements.
-    """
+    """TTFT in microseconds and tokens per second, under the server's id; warm-ups and failures are left out."""
     failed = record(error={"code": 503, "message": "overloaded"}, metrics={})
     [measurement] = aiperf.read_export(map(json.dumps, (record(phase="warmup"), failed, record())))
     assert measurement.request_id == "req_b04e"
@@ -133,9 +131,7 @@ def test_another_shape_is_a_reason(line: str) -> None:
 
 
 def test_aiperf_that_is_away_or_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without the command the row is left out, and the sentence says how to name one; of a run that fails, the first
-    error is the reason.
-    """
+    """Without the command, or if a run fails, the row is left out with the reason."""
     command = tmp_path / "aiperf"
     monkeypatch.setenv(aiperf.VARIABLE, str(command))
     with pytest.raises(aiperf.AiperfUnavailable, match=aiperf.VARIABLE):

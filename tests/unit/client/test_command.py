@@ -41,9 +41,7 @@ def modules_after(statement: str) -> set[str]:
 
 
 def test_reading_needs_the_base_install_only() -> None:
-    """No reading command imports a package that an agent's machine does not have, and none imports gRPC; nor do those
-    that name collectors.
-    """
+    """No reading command, and none that names collectors, imports gRPC or a package that an agent does not have."""
     loads = "; ".join(f"COMMANDS[{name!r}].load()" for name in (*READING, "context", "join"))
     loaded = modules_after(f"from isochrone_client.cli import COMMANDS; {loads}")
     assert {module for module in HEAVY if module in loaded} == set()
@@ -60,9 +58,7 @@ def test_a_command_makes_only_the_classes_of_its_own_answer() -> None:
 
 
 def test_no_module_imports_another_room() -> None:
-    """The client imports the wire and itself, never the collector, the agent or their dependencies. One of these comes
-    with the SDK of the MCP server, which is an extra.
-    """
+    """The client imports the wire and itself, never collector, agent or their dependencies; the MCP SDK is an extra."""
     client = Path(isochrone_client.__file__).parent
     sources = [path for path in client.rglob("*.py") if path != client / "mcp.py"]
     imports = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)

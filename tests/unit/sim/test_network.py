@@ -52,9 +52,7 @@ def test_packets_arrive_in_order_after_the_delay(ends: tuple[socket.socket, sock
         assert received == sent
 
 
-def test_a_cut_link_drops_packets(
-    ends: tuple[socket.socket, socket.socket, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_link_drops_all(ends: tuple[socket.socket, socket.socket, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Between `cut` and `mend` packets are lost; a command is answered with its own line."""
     left, right, commands = ends
     read, written = os.pipe()
@@ -78,9 +76,7 @@ def test_a_cut_link_drops_packets(
     [("/dev/net/tun", "/dev/net/tun: permission denied"), (None, "network namespaces: permission denied")],
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-def test_the_reason_is_the_end_of_the_message(
-    monkeypatch: pytest.MonkeyPatch, *, file: str | None, reason: str
-) -> None:
+def test_the_reason_is_the_last_line(monkeypatch: pytest.MonkeyPatch, *, file: str | None, reason: str) -> None:
     """The reason names what was refused, if the kernel tells."""
 
     def refuse(_round_trips_us: object) -> None:

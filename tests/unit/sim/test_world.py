@@ -201,9 +201,7 @@ def test_a_steady_model_is_as_it_says() -> None:
         ("kimi-k2.5", "eu-central-1", 500, 0),
     ],
 )
-def test_an_episode_is_of_one_provider_from_one_region_for_a_while(
-    model: str, region: str, after_us: int, added_ms: int
-) -> None:
+def test_episodes_are_local_and_short(model: str, region: str, after_us: int, added_ms: int) -> None:
     """It adds its time from its first microsecond to its last, to all models of the provider, from one region alone."""
     episode = Episode(
         provider="zhipu", region="eu-central-1", added_us=400_000, from_at=MONDAY_AT, until_at=MONDAY_AT + 1000

@@ -149,9 +149,7 @@ def test_a_malformed_token_is_wrong_usage() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder to another user needs root")
 def test_a_folder_of_another_user(tmp_path: Path) -> None:
-    """A reader's identity file may be anywhere; an agent runs as the owner of its folder, and could not read one
-    that another user wrote.
-    """
+    """A reader's identity may be anywhere; an agent could not read one that another user wrote into its folder."""
     os.chown(tmp_path, 65534, 65534)
     join_command._check_folder(tmp_path, "--identity FILE", own_folder=False)
     with pytest.raises(join_command.JoinSettingsError, match="belongs to another user"):
@@ -178,9 +176,7 @@ def printed(program: str) -> str:
 
 @pytest.mark.parametrize(("program", "expected"), [(MODEL, "set()"), (LOADED, "False True"), (AFTERWARDS, "found")])
 def test_what_is_not_imported(program: str, expected: str) -> None:
-    """Values load neither click nor structlog; an agent's `run` loads structlog but not rich, which is a tenth of its
-    memory; and rich, which was kept from structlog, can be imported afterwards.
-    """
+    """Values load neither click nor structlog, an agent's `run` no rich, which can be imported afterwards."""
     assert printed(program) == expected
 
 

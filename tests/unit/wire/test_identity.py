@@ -170,9 +170,7 @@ def listening(path: Path) -> Iterator[None]:
     ("http", "name", "port"), [(False, "collector.sock", 4600), (True, "collector.http.sock", 4680)]
 )
 def test_the_first_socket_with_a_listener_counts(home: Path, http: bool, name: str, port: int) -> None:  # noqa: FBT001
-    """The variable of `serve` for the socket precedes that for the data folder, which precedes the default folder; for
-    HTTP it is the socket beside each.
-    """
+    """The socket's variable precedes the data folder's, and that the default folder; HTTP's socket is beside each."""
     given, own, usual = (home / folder / name for folder in ("given", "own", "isochrone/collector"))
     environment = {
         "ISOCHRONE_UNIX_SOCKET": str(given.with_name("collector.sock")),
@@ -210,9 +208,7 @@ def test_an_identity_precedes_the_socket(home: Path) -> None:
 
 
 def test_an_agent_waits_for_the_socket(home: Path) -> None:
-    """An agent that starts before its collector takes the place where the socket will be; the data folder in its
-    environment is its own.
-    """
+    """An agent that starts before its collector takes the place of the socket; its own data folder is not that."""
     environment = {"ISOCHRONE_DATA_DIR": str(home / "agent"), "XDG_DATA_HOME": str(home)}
     assert str(default_socket(environment)) == f"unix:{home}/isochrone/collector/collector.sock"
     with listening(home / "agent/collector.sock"):

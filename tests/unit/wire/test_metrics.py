@@ -170,9 +170,7 @@ def answers(address: Address) -> bool:
 
 
 def test_a_scrape_asks_anew_and_the_door_closes() -> None:
-    """Each scrape of /metrics returns the current values; a second endpoint on the same port raises `OSError`; after
-    the block, connections are refused.
-    """
+    """Each scrape returns current values; a second endpoint on the port is an `OSError`; afterwards none is left."""
     with serve_metrics(LOOPBACK, one) as address:
         assert "isochrone_answer 42.0" in fetch(address)
         assert "process_cpu_seconds_total" in fetch(address)

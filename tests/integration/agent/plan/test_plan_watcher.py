@@ -255,9 +255,7 @@ def running(agent: Agent) -> list[int]:
     return [line["version"] for line in lines if line["event"] == "plan.started"]
 
 
-def test_an_agent_runs_signed_plans_only(
-    collector: Collector, start_agent: StartAgent, key: Path, tmp_path: Path
-) -> None:
+def test_agents_run_signed_plans_only(collector: Collector, start_agent: StartAgent, key: Path, tmp_path: Path) -> None:
     """An unsigned plan and an earlier signature are refused and reported; a rollback is signed again."""
     folder = tmp_path / "vm"
     token = collector.call.invite("us-1")

@@ -246,9 +246,7 @@ async def test_a_wait_after_a_failure_keeps_the_budget(tmp_path: Path) -> None:
     assert [spend.requests for spend in await spent_today(tmp_path)] == [2]
 
 
-async def test_a_refusal_for_the_rate_waits_for_an_hour_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refusal_for_the_rate_waits_an_hour_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a 429 nothing is sent before the time that it names, or before the longest wait is over."""
     monkeypatch.setattr(probe_scheduler, "MAX_WAIT_US", 8 * EVERY_US)
     async with peer(saying(asks_to_wait(429))) as port:

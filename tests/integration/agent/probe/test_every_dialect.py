@@ -86,9 +86,7 @@ async def test_what_is_odd_but_fine(fault_simulator: Simulator, fault: str) -> N
 
 @pytest.mark.parametrize("fault", BROKEN)
 async def test_what_is_broken(fault_simulator: Simulator, fault: str) -> None:
-    """In every dialect: the outcome of the fault, a sentence, and the partial timings of streams that had begun. A
-    throttled sample has the wait time of the headers, or of Gemini's body, whose headers have none.
-    """
+    """In each dialect: outcome, sentence, timings of streams that had begun, and the wait of a throttled sample."""
     timeouts = QUICK if fault in ENDLESS else PATIENT
     outcome, words = BROKEN[fault]
     for dialect, sample in await probe_all(fault_simulator, f"fault-{fault}", timeouts=timeouts):

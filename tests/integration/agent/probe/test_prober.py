@@ -145,9 +145,7 @@ async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulat
 
 
 @pytest.mark.parametrize("change", [{"tls": TlsFiles()}, {"happy_eyeballs": True}])
-async def test_a_warm_connection_is_closed_if_its_target_connects_otherwise(
-    fault_simulator: Simulator, change: dict[str, Any]
-) -> None:
+async def test_a_warm_connection_closes_with_other_targets(fault_simulator: Simulator, change: dict[str, Any]) -> None:
     """With other TLS files in a new plan, the next probe opens a connection; without, it reuses the old one."""
     prober = Prober(vantage="here", tls=system_trust())
     warm = Workload(max_output_tokens=40, timeouts=PATIENT, connection=ConnectionUse.WARM)
@@ -183,9 +181,7 @@ async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
     assert spread_us < min(s.e2e_us or 0 for s in samples)
 
 
-async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
-    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_burst_without_threads_is_complete(fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams without a thread for their lookup are skipped, the others are measured, and each has a sample."""
     transport._pool.cache_clear()
     start, started = threading.Thread.start, Counter[str]()
@@ -330,9 +326,7 @@ def true_speed(record: Mapping[str, Any], tokens: int) -> float:
 
 
 @pytest.mark.parametrize("tokens", [8, 20])
-async def test_short_answers_have_the_speed_at_which_they_were_written(
-    simulator: StartSimulator, tmp_path: Path, tokens: int
-) -> None:
+async def test_short_answers_have_the_speed_of_writing(simulator: StartSimulator, tmp_path: Path, tokens: int) -> None:
     """Answers that take 7 to 190 ms have a speed, and it is what the simulator recorded, at every rate."""
     world = tmp_path / "world.json"
     world.write_text(json.dumps(WORLD))

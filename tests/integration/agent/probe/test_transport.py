@@ -162,9 +162,7 @@ async def test_all_phases_of_a_tls_connection(tls_simulator: Simulator) -> None:
     assert sorted(errors_us)[1] < 2_000
 
 
-async def test_a_busy_loop_is_not_in_the_tls_handshake(
-    tls_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_busy_loop_is_not_in_the_handshake(tls_simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that is busy when the server's records arrive adds nothing to `tls_us`."""
     take, is_stamped = StampingStream.take, list[bool]()
 
@@ -387,9 +385,7 @@ async def test_a_client_certificate_is_presented(bad_certificate: MakeBadCertifi
     ],
     ids=["refused", "silent", "first"],
 )
-async def test_with_happy_eyeballs_the_first_to_connect_wins(
-    hosts: list[str], winner: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_first_of_happy_eyeballs_wins(hosts: list[str], winner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses compete by RFC 8305: the sample has the winner's address and the duration of its own handshake."""
     opened, real = [], transport._open
 

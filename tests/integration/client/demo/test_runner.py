@@ -85,9 +85,7 @@ def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, folder: Path, m
 
 
 def test_a_second_interrupt_ends_everything(folder: Path, mark: str) -> None:
-    """Two Ctrl-C end the demo without results, not waiting even for an agent that does not end, and nothing is left,
-    except with --keep its files, in the folder that it states.
-    """
+    """Two Ctrl-C end the demo without results or waiting; with --keep its files are left, in the folder it states."""
     with PseudoTerminal([*DEMO, "--keep"], columns=200, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as demo:
         wait_until_it_runs(demo, mark)
         demo.wait_for(demo_screens.samples, 180, "samples to report")
@@ -105,9 +103,7 @@ def test_a_second_interrupt_ends_everything(folder: Path, mark: str) -> None:
 
 
 def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, folder: Path, mark: str) -> None:
-    """After SIGKILL of the demo its processes end by themselves. A demo started meanwhile waits for them, and removes
-    what they left. It obeys a signal while its collector starts the database, too.
-    """
+    """After SIGKILL a demo's processes end; one started meanwhile waits for them, tidies up, and obeys signals."""
     wait_until_it_runs(demo, mark)
     left, old = leftovers(folder), {pid for pid, _ in marked_processes(mark)}
     demo.process.kill()

@@ -42,9 +42,7 @@ def program(seconds: str, broken: str = "None") -> list[str]:
 
 @pytest.mark.parametrize(("environment", "colours"), [({}, {"red"}), ({"NO_COLOR": "1"}, {"default"})])
 def test_a_terminal_is_redrawn_in_place_and_restored(environment: dict[str, str], colours: set[str]) -> None:
-    """On a terminal the view stays in place, with a place that has changed marked, and red unless colours are off; in
-    the end, the lines before and after it and the events remain, and the cursor is visible.
-    """
+    """The view stays in place and marks changes, red unless colours are off; what is around it and the cursor stay."""
     with PseudoTerminal(program("1000"), columns=80, lines=24, **environment) as terminal:
         terminal.wait_for(lambda text: "408▲" in text, 30, "the change on the screen")
         assert terminal.is_alternate()

@@ -72,9 +72,7 @@ def test_traffic_is_split_by_the_weights(providers: dict[str, Provider], start_e
     assert {generation for _, _, generation in answers} == {"48"}
 
 
-def test_each_member_gets_its_own_path_host_key_and_model(
-    providers: dict[str, Provider], start_envoy: StartEnvoy
-) -> None:
+def test_each_member_gets_its_own_path_key_and_model(providers: dict[str, Provider], start_envoy: StartEnvoy) -> None:
     """Path, host, key and model are those of the member, on a retry as well; the caller's keys go to no member."""
     providers["first"].status = 503
     envoy = start_envoy(bootstrap(region(table_of(providers, (1.0, 0.0, 0.0)))))
@@ -95,9 +93,7 @@ def test_each_member_gets_its_own_path_host_key_and_model(
         ]
 
 
-def test_the_query_of_a_base_url_goes_before_that_of_the_request(
-    providers: dict[str, Provider], start_envoy: StartEnvoy
-) -> None:
+def test_the_query_of_a_base_url_goes_first(providers: dict[str, Provider], start_envoy: StartEnvoy) -> None:
     """Azure's API needs its version in the query; the member tried next has none."""
     providers["first"].status = 503
     table = table_of(providers, (1.0, 0.0, 0.0))
@@ -110,9 +106,7 @@ def test_the_query_of_a_base_url_goes_before_that_of_the_request(
 
 
 def test_a_caller_s_key_goes_to_one_member_only(providers: dict[str, Provider], start_envoy: StartEnvoy) -> None:
-    """A member without a credential receives the caller's key. If it fails, the request fails: the next member has a
-    credential of its own.
-    """
+    """A caller's key goes to a member without a credential, and if that fails to no other, which has its own."""
     providers["first"].status = 503
     envoy = start_envoy(bootstrap(region(table_of(providers, (1.0, 0.0, 0.0), keys=(None, "second", "third")))))
     assert envoy.ask(x_isochrone_member_variable="HOME")[:2] == (503, "first")
@@ -179,9 +173,7 @@ def test_a_failing_member_is_passed_over(providers: dict[str, Provider], start_e
 
 
 def test_a_stalling_first_choice_is_hedged(providers: dict[str, Provider], start_envoy: StartEnvoy) -> None:
-    """After the hedge delay a second request goes to another member, and the first response wins, although the first
-    request is not answered.
-    """
+    """After the hedge delay another member is asked, and the first response wins, even if the other never answers."""
     stalled = providers["first"].stalled = threading.Event()
     envoy = start_envoy(bootstrap(region(table_of(providers, (1.0, 0.0, 0.0), delay_us=200_000))))
     try:

@@ -55,9 +55,7 @@ async def test_envoy_reads_the_followed_files_again(
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """The next generation moves the traffic; without a collector the last table is followed until `stale_until`, and
-    then the static order.
-    """
+    """The next table moves the traffic; without a collector the last serves until `stale_until`, then static order."""
     routing.restart(published(providers, 50, *NAMES))
     file = tmp_path / "routes.json"
     with following(routing.address, file, kind="envoy"):

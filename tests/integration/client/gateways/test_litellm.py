@@ -102,9 +102,7 @@ def write_config(providers: Providers, config: Path) -> None:
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Providers, Providers]:
-    """Providers that are well, and some whose first choice is dead, after their requests. One program asks both:
-    LiteLLM takes seconds to import.
-    """
+    """Providers that are well, and some with a dead first choice, after their requests; LiteLLM is imported once."""
     folder = tmp_path_factory.mktemp("litellm")
     well, ill = Providers(requests=80), Providers(requests=10, dead=FIRST)
     with running(well), running(ill):

@@ -151,9 +151,7 @@ def test_without_a_collector_the_last_table_stays_until_it_is_stale(
 
 @pytest.mark.consumer("Portkey", "unknown model")
 def test_other_requests_are_left_alone(fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path) -> None:
-    """A request for a model that is no route goes to no member, also if there is a single route. One that chooses a
-    provider or a config itself goes there, whatever its model is.
-    """
+    """A model that is no route reaches no member; a request with a provider or config of its own goes there."""
     gateway = start_portkey(written(tmp_path / "portkey.json", table(50, entry(fault_simulator, FIRST))))
     served = len(fault_simulator.truth())
     assert gateway.ask("elsewhere").status >= 400
@@ -215,9 +213,7 @@ def test_a_garbage_table_is_ignored_and_reported(
         gateway.until(SECOND)
 
 
-def test_traffic_is_split_by_the_weights(
-    fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path
-) -> None:
+def test_weights_split_the_traffic(fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path) -> None:
     """Of 80 requests about three in four go to the first member, the others to the second, and none to the third."""
     members = [entry(fault_simulator, name, weight) for name, weight in ((FIRST, 0.75), (SECOND, 0.25), (THIRD, 0.0))]
     served = models(start_portkey(written(tmp_path / "portkey.json", table(50, *members))), 80)
@@ -225,9 +221,7 @@ def test_traffic_is_split_by_the_weights(
     assert 42 <= served[FIRST] <= 75
 
 
-def test_keys_are_those_of_the_gateway(
-    simulator_with_key: Simulator, start_portkey: StartPortkey, tmp_path: Path
-) -> None:
+def test_keys_are_of_the_gateway(simulator_with_key: Simulator, start_portkey: StartPortkey, tmp_path: Path) -> None:
     """Each member gets its key of the gateway's environment. One whose key is missing is left out and reported."""
     members = [
         entry(simulator_with_key, FIRST, credential_ref="absent"),
@@ -252,9 +246,7 @@ def test_members_of_each_dialect_answer(
     assert json.loads(answer.body)["choices"][0]["message"]["content"]
 
 
-def test_responses_reach_members_of_their_dialect(
-    fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path
-) -> None:
+def test_responses_reach_their_dialect(fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path) -> None:
     """A request to the Responses API goes to a member that speaks it."""
     member = entry(fault_simulator, FIRST, dialect="openai-responses")
     gateway = start_portkey(written(tmp_path / "portkey.json", table(50, member)))

@@ -103,9 +103,7 @@ def told(asked: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_calls_without_a_valid_credential_are_refused(guarded: Collector, asked: str) -> None:
-    """Every call of an Isochrone service is refused with the reason, that of a wrong secret like that of an unknown
-    credential; health needs no credential.
-    """
+    """Every call is refused with the reason, alike for a wrong secret and an unknown credential; health is not."""
     operator = identity_file.read(guarded.data_dir / "operator.json")
     known = parse_credential(operator.credential)
     for credential, words in (
@@ -224,9 +222,7 @@ async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join
 
 
 async def test_the_database_decides_whether_a_credential_is_renewed(enrolled: Enrolment) -> None:
-    """A collector authenticates by its copy of the credentials, which may be a second old: a credential that was
-    revoked elsewhere meanwhile has no successor, and a successor that was revoked is not returned again.
-    """
+    """A credential that was revoked elsewhere has no successor, and a successor that was revoked is not repeated."""
     invite = partial(enrolled.invite, role=Role.READER, region=None, expires_us=60 * SECOND_US, overlap_us=0)
     for name, ends, reason in (("ida", "own", "is not valid"), ("eve", "successor", "its successor has ended")):
         token = (await invite(name=name, rotation=False)).token
@@ -251,9 +247,7 @@ def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
 
 
 def test_a_restore_voids_what_the_backup_has_revived(start_collector: StartCollector) -> None:
-    """Join tokens end, and the credentials of readers and other operators; vantages keep theirs unless they are named,
-    and the operator who runs the command keeps his own.
-    """
+    """Join tokens, readers and other operators end, vantages only where they are named; the caller keeps his own."""
     collector = start_collector(more=["--tls"])
     address = parse_address(collector.address)
     vantage = enrolment.join(address, collector.call.invite("us-1"), version="test")
@@ -375,9 +369,7 @@ def test_credentials_overlap_while_they_are_rotated(guarded: Collector) -> None:
             assert refused(lambda: push(renewed)) is None
 
 
-def test_another_certificate_than_the_tokens_is_an_error_before_anything_is_sent(
-    guarded: Collector, start_collector: StartCollector
-) -> None:
+def test_a_certificate_unlike_the_tokens_is_an_early_error(guarded: Collector, start_collector: StartCollector) -> None:
     """Both fingerprints are in the error, and neither collector has received anything."""
     other = start_collector(more=["--tls"])
     token = guarded.call.invite("us-6")
@@ -440,9 +432,7 @@ def test_the_operators_file(start_collector: StartCollector) -> None:
 
 
 def test_new_certificate_files_are_loaded_while_serving(start_collector: StartCollector, tmp_path: Path) -> None:
-    """New connections get the new certificate, existing ones continue, half a pair changes nothing, and the operator's
-    file is updated.
-    """
+    """New connections get the new certificate, others go on; half a pair changes nothing; operator.json follows."""
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     old, new = certificate_for(tmp_path / "old", "DNS:a.example"), certificate_for(tmp_path / "new", "DNS:*.b.example")
@@ -642,9 +632,7 @@ async def test_use_is_recorded_once_a_minute(database: Database, database_url: s
 async def test_a_successor_that_appears_during_a_refresh_ends_its_predecessor(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another collector renews the credential and the holder comes here with the successor, while this collector reads
-    all credentials: the copy lacks the successor, whose first use is recorded all the same.
-    """
+    """A successor that is issued and used while all credentials are read has its first use recorded all the same."""
     successor, read = Credential(id=MANY + 2, secret=bytes(32)), access.credentials
     await granted(database)
     authenticator = Authenticator(database=database, clock=Clock(), required=True)

@@ -101,9 +101,7 @@ def test_another_user_cannot_use_the_socket(collector: Collector, home: Path) ->
 
 
 def test_loopback_takes_a_credential(collector: Collector, environment: dict[str, str], home: Path) -> None:
-    """Without a credential a port on loopback answers nobody, and each command says what to do; a reader who joins is
-    answered.
-    """
+    """Without a credential a port on loopback answers nobody, with a hint; a reader who joins is answered."""
     hermit = {**environment, "XDG_DATA_HOME": str(home / "other")}
     for module, words, address in (
         ("isochrone_client", ("targets",), collector.http_address),
@@ -134,9 +132,7 @@ def test_http_takes_a_credential(collector: Collector) -> None:
 
 
 def test_http_has_tls_on_the_same_port(collector: Collector) -> None:
-    """Where HTTP on loopback takes plain text it accepts TLS, too, with the certificate of gRPC: a credential never
-    needs to be sent in plain text. Requests may then name any host, because no page of another site has the credential.
-    """
+    """Plain HTTP on loopback accepts TLS, too, with the certificate of gRPC, and with it requests for any host."""
     operator = identity_file.read(collector.data_dir / "operator.json")
     assert collector.http == f"http://{operator.http_address}"
     context = ssl.create_default_context(cadata=operator.trust.roots)
@@ -149,9 +145,7 @@ def test_http_has_tls_on_the_same_port(collector: Collector) -> None:
 
 
 def test_http_on_the_unix_socket(collector: Collector) -> None:
-    """HTTP has a Unix socket beside the one of gRPC, on which the user needs no credential; it ends with the
-    collector.
-    """
+    """HTTP has a Unix socket beside that of gRPC, without a credential; it ends with the collector."""
     path = http_socket(collector.data_dir / "collector.sock")
     with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://any.example") as client:
         assert client.get("/v1/targets").json()["plan_version"] == 0
@@ -197,9 +191,7 @@ def test_a_socket_that_cannot_be_made(start_collector: StartCollector, tmp_path:
 
 
 def test_a_data_folder_that_cannot_be_written(start_collector: StartCollector, database_url: str, home: Path) -> None:
-    """With a database elsewhere, the error names what replaces the certificate and the socket in the folder, and the
-    collector serves with that.
-    """
+    """The error names what replaces certificate and socket of the folder, and the collector serves with that."""
     folder = home / "file" / "data"
     folder.parent.write_text("")
     done = run_command(

@@ -139,9 +139,7 @@ def test_the_old_credential_is_valid_until_the_new_one_is_used(collector: Collec
 
 
 def test_a_credential_is_renewed_behind_a_balancer(collector: Collector, start_collector: StartCollector) -> None:
-    """Each call may reach another collector on the database, also one that has the earlier credential in memory: a
-    renewal whose reply was lost is repeated there, and the earlier credential has one end.
-    """
+    """Any collector repeats a renewal whose reply was lost, and gives the earlier credential one end."""
     other = beside(collector, start_collector)
     first = join(collector, "us-1")
     assert push(other, first) == "OK"
@@ -262,9 +260,7 @@ def test_a_command_renews_the_identity_of_a_reader(collector: Collector, tmp_pat
 def test_the_certificate_is_rotated_under_a_running_agent(
     collector: Collector, start_agent: StartAgent, start_collector: StartCollector, tmp_path: Path
 ) -> None:
-    """Agent and reader pin the announced certificate, and go on without joining after the switch; an agent that was
-    away must join again, and its log states that.
-    """
+    """Agent and reader pin the announced certificate and go on after the switch; one that was away must join again."""
     path, reader, away = (tmp_path / name / "identity.json" for name in ("vm", "reader", "away"))
     identity_file.write(path, join(collector, "us-1"))
     identity_file.write(reader, join(collector, "ida", role="reader", region=None))
@@ -299,12 +295,8 @@ def test_the_certificate_is_rotated_under_a_running_agent(
     assert "its certificate differs" in refused.stderr
 
 
-def test_collectors_with_the_same_files_announce_the_same_certificate(
-    collector: Collector, start_collector: StartCollector
-) -> None:
-    """An agent behind a balancer pins the next certificate whichever collector it reaches, and both switch to it;
-    doctor shows it with the instant, elsewhere without.
-    """
+def test_collectors_with_the_same_files_announce_alike(collector: Collector, start_collector: StartCollector) -> None:
+    """Behind a balancer an agent pins the next certificate, and both switch to it; doctor shows it and the instant."""
     other = beside(collector, start_collector)
     identity = join(other, "us-1")
     assert "rotation" not in findings(collector)

@@ -73,9 +73,7 @@ def test_the_methods_are_envoy_s() -> None:
         ("", grpc.StatusCode.INVALID_ARGUMENT, "node.locality.region"),
     ],
 )
-async def test_a_stream_needs_a_known_region(
-    channel: grpc.aio.Channel, region: str, code: grpc.StatusCode, detail: str
-) -> None:
+async def test_streams_need_regions(channel: grpc.aio.Channel, region: str, code: grpc.StatusCode, detail: str) -> None:
     """A region is never guessed: without a known one the stream ends with the reason."""
     stream = Stream(channel)
     await stream.send(region, type_url=CLUSTERS)

@@ -296,9 +296,7 @@ async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.Monke
             call.cancel()
 
 
-async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_pushes_that_wait_are_served_in_order_and_others_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no slot and three waiting, pushes are refused, each with another delay; those that wait go in order."""
     order = list[bytes]()
 

@@ -108,9 +108,7 @@ def printed(collector: Collector, command: str, options: dict[str, str], config:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.path)
-def test_a_path_has_the_document_of_the_command(
-    collector: Collector, http: httpx.Client, tmp_path: Path, question: Question
-) -> None:
+def test_paths_have_documents(collector: Collector, http: httpx.Client, tmp_path: Path, question: Question) -> None:
     """For the same instant the answer over HTTP is the document that the command prints with `--output json`."""
     path, command, options = question
 
@@ -133,9 +131,7 @@ def test_a_path_has_the_document_of_the_command(
     )
 
 
-def test_a_difference_has_the_parts_of_its_explanation(
-    collector: Collector, http: httpx.Client, tmp_path: Path
-) -> None:
+def test_a_difference_has_the_explained_parts(collector: Collector, http: httpx.Client, tmp_path: Path) -> None:
     """`explain=true` adds the phases that `isochrone diff --explain` prints."""
     target = next(iter(LATENCY_US))
     (served,) = http.get("/v1/diff", params={"window": WINDOW, "target": target, "explain": "true"}).json()["rows"]

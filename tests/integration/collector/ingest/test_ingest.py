@@ -160,9 +160,7 @@ def test_lost_batches_are_named(collector: Collector) -> None:
 
 
 def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
-    """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push,
-    after its target is no longer planned. What an agent kept of such a target is stored, too.
-    """
+    """Valid samples are stored, invalid ones rejected by index, and counts add up, also for targets not planned now."""
     samples = (
         a_sample(collector),
         a_sample(collector, ttft_us=-1),
@@ -351,9 +349,7 @@ def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> No
 
 
 def test_cut_database_connections_lose_nothing(collector: Collector) -> None:
-    """Database connections are cut again and again during pushes; retried until accepted, each batch is stored once.
-    After the last cut the collector opens new connections, so that no further push fails.
-    """
+    """While connections are cut each batch is stored once, and no push fails after the last cut."""
     sample = a_sample(collector)
     batches = [Batch(vantage=VANTAGE, epoch=7, seq=seq, samples=(sample,) * 20) for seq in range(1, 301)]
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
@@ -395,9 +391,7 @@ def test_two_collectors_share_a_database(collector: Collector, start_collector: 
 
 @pytest.mark.parametrize("samples", [0, 1, 300])
 def test_bytes_that_cannot_be_decoded_are_an_invalid_argument(collector: Collector, samples: int) -> None:
-    """Any part that protobuf cannot decode is INVALID_ARGUMENT, which an agent does not retry, and not INTERNAL, which
-    it would retry for ever.
-    """
+    """What protobuf cannot decode is INVALID_ARGUMENT, not INTERNAL, which an agent would retry for ever."""
     batch = Batch(vantage=VANTAGE, epoch=1, seq=1, samples=(a_sample(collector),) * samples)
     unreadable = b"\x22\x01\xff" if samples else b"\xff"
     content = codec.encode(batch).SerializeToString() + unreadable

@@ -191,9 +191,7 @@ async def test_an_error_is_raised_to_its_own_caller(encoder: RowEncoder) -> None
     assert results[1] == encode(a_batch(), CRITERIA)
 
 
-async def test_an_answer_that_cannot_be_read_loses_no_batch(
-    encoder: RowEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unreadable_answer_loses_no_batch(encoder: RowEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """If an answer cannot be unpickled, a thread packs the batch at once, and the process is replaced."""
 
     def broken(_content: bytes) -> object:

@@ -84,9 +84,7 @@ async def test_a_restart_takes_over_at_once(local: InProcessCollector, tmp_path:
     assert await report_of(local) == (None, [])
 
 
-async def test_the_newest_start_of_a_clone_delivers_and_the_other_is_refused(
-    local: InProcessCollector, tmp_path: Path
-) -> None:
+async def test_the_newest_start_delivers_and_the_other_is_refused(local: InProcessCollector, tmp_path: Path) -> None:
     """From the first push of the clone on, each round is stored from one of the two; the other one is reported after
     45 s, and takes over when the first has ended.
     """
@@ -218,9 +216,7 @@ def seconds(*found: int) -> list[int]:
 
 
 async def test_the_backlog_of_a_refused_clone_doubles_no_round(local: InProcessCollector, tmp_path: Path) -> None:
-    """When the one that delivers falls silent, the other one delivers its backlog: rounds that are stored are set
-    aside, the others are stored, and nothing is lost.
-    """
+    """A clone delivers its backlog when the other is silent: stored rounds are set aside, and nothing is lost."""
     await local.begin(DAY_AT)
     original = Machine(local, tmp_path / "a")
     original.probe(0)
@@ -244,9 +240,7 @@ async def test_the_backlog_of_a_refused_clone_doubles_no_round(local: InProcessC
 
 
 async def test_a_restored_snapshot_seals_no_sample_twice(local: InProcessCollector, tmp_path: Path) -> None:
-    """Samples that were waiting when the snapshot was taken have been delivered since; they are sealed again under
-    another epoch, of the same history, and set aside.
-    """
+    """What was delivered since the snapshot is sealed again under another epoch of its history, and set aside."""
     await local.begin(DAY_AT)
     before = Machine(local, tmp_path / "a")
     before.probe(1, 2)
@@ -361,9 +355,7 @@ async def test_a_collector_that_missed_two_takeovers_compares(local: InProcessCo
 
 
 async def test_an_instant_in_the_future_holds_no_new_spool(local: InProcessCollector, tmp_path: Path) -> None:
-    """A collector whose clock was two days ahead has recorded a push: a new spool delivers at once, and a duplicate is
-    one after 45 s.
-    """
+    """Of a push recorded two days ahead a new spool knows nothing: it delivers, and a duplicate is one after 45 s."""
     await local.begin(DAY_AT + 2 * DAY_US)
     assert await Agent(local, tmp_path / "a").push() == 1
     await local.turn_to(DAY_AT)
@@ -429,9 +421,7 @@ async def test_only_admitted_agents_are_heard(local: InProcessCollector, tmp_pat
 
 
 async def test_a_fleet_that_reconnects_costs_no_reads(local: InProcessCollector, tmp_path: Path) -> None:
-    """A collector, also one that was started again, takes one connection per push of a known agent, for its commit,
-    and one per heartbeat; another agent of the vantage still has to wait.
-    """
+    """A push or heartbeat of a known agent takes one connection, also after a restart; another agent still waits."""
     await local.begin(DAY_AT)
     agent, clone = Agent(local, tmp_path / "a"), Agent(local, tmp_path / "b")
     assert await agent.push() == 1

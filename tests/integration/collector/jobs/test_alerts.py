@@ -307,9 +307,7 @@ def opened(database_url: str, message: AlertMessage) -> None:
         )
 
 
-async def test_open_incidents_are_repeated_unless_acknowledged(
-    oncall: Bench, receiver: Receiver, database_url: str
-) -> None:
+async def test_open_incidents_repeat_unless_acknowledged(oncall: Bench, receiver: Receiver, database_url: str) -> None:
     """Every four hours, until it is acknowledged; again when that has expired; never after its end."""
     begun = await oncall.fails("openai/a")
     opened(database_url, begun)

@@ -268,9 +268,7 @@ async def test_a_clock_set_back_keeps_complete_rounds(local: InProcessCollector)
     assert watch_of(watch, local).values.tolist() == [3_000]
 
 
-async def test_a_run_that_was_cancelled_loses_nothing(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_run_loses_nothing(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the leader's session is lost while a thread adds rounds, their late probes still do not replace them."""
     await local.begin(DAY_AT)
     watch = watch_in(local, recent=local.ingest.recent)

@@ -118,9 +118,7 @@ async def test_failed_job_runs_again(database_url: str, error: Exception) -> Non
 
 
 async def test_a_leadership_begins_without_failures(database_url: str) -> None:
-    """A collector that leads again counts the failures in a row from there, because the job may have worked elsewhere;
-    their total goes on.
-    """
+    """A collector that leads again counts failures in a row from there, because others led meanwhile; totals go on."""
     hangs, begun = False, 0
 
     async def work() -> None:

@@ -171,9 +171,7 @@ async def test_unlimited_retention_deletes_nothing(local: InProcessCollector, da
     assert count(database_url, "outcome_summary") == 2
 
 
-async def test_a_batch_is_known_as_long_as_its_samples_could_be_there_twice(
-    local: InProcessCollector, database_url: str
-) -> None:
+async def test_a_batch_is_known_while_its_samples_may_come_twice(local: InProcessCollector, database_url: str) -> None:
     """The ledger keeps a batch while it could be stored again; after that its samples are set aside as too old."""
     await local.begin(DAY_AT)
     newest_at = DAY_AT + (DAYS_AHEAD + 1) * DAY_US - 1
@@ -216,9 +214,7 @@ def test_no_sample_is_taken_to_go_at_once(keep_days: int | None) -> None:
         assert window.from_at >= tomorrow_goes_until_at
 
 
-async def test_retiring_gives_way(
-    local: InProcessCollector, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_retiring_yields(local: InProcessCollector, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition that is read for long stays, pushes wait for one attempt at most, and it goes afterwards."""
     attempts, drop = 0, partitions._drop
 
@@ -308,9 +304,7 @@ async def test_a_missing_privilege_is_reported(local: InProcessCollector, restri
         await database.close()
 
 
-def test_serve_and_doctor_name_the_missing_right(
-    database_url: str, restricted_url: str, start_collector: StartCollector
-) -> None:
+def test_both_name_the_missing_right(database_url: str, restricted_url: str, start_collector: StartCollector) -> None:
     """`serve` does not start if it may not create partitions, and the doctor reports the reason."""
     start_collector(database_url=database_url).stop()
     served = run_command("serve", "--listen", "127.0.0.1:0", "--http-listen", "off", "--database-url", restricted_url)

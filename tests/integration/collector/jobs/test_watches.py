@@ -148,9 +148,7 @@ def test_samples_of_a_clock_that_is_days_off_stay_in_the_spool(
     assert facts_of(database_url)["samples"] == 3
 
 
-def test_progress_in_the_future_is_set_back(
-    start_collector: StartCollector, clock_file: Path, database_url: str
-) -> None:
+def test_future_progress_is_set_back(start_collector: StartCollector, clock_file: Path, database_url: str) -> None:
     """A collector was two days ahead for a while: what it skipped is summarised now."""
     collector = start_collector(script=SCRIPT, more=KEEP)
     collector.call.apply(PLAN)

@@ -88,9 +88,7 @@ def test_a_document_with_problems_changes_nothing(start_collector: StartCollecto
 
 
 def test_operators_at_the_same_time(start_collector: StartCollector) -> None:
-    """Plans that are applied concurrently get one version each, and the same plan applied concurrently gets a single
-    one.
-    """
+    """Plans that are applied at once get one version each, and the same plan a single one."""
     collector = start_collector()
     with ThreadPoolExecutor(4) as threads:
         same = list(threads.map(lambda _: collector.call.apply(PLAN), range(4)))
@@ -99,12 +97,8 @@ def test_operators_at_the_same_time(start_collector: StartCollector) -> None:
     assert sorted(change.version for change in others) == [2, 3, 4, 5]
 
 
-async def test_documents_are_read_one_at_a_time_without_a_connection(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While an operator sends documents that take long to read, as many as the pool has connections, every connection
-    is free for pushes, and a single thread reads.
-    """
+async def test_documents_are_read_singly(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While slow documents are read, one at a time in one thread, every connection is free for pushes."""
     may_read, reading = threading.Event(), []
 
     def slow(text: str, *, version: int) -> Reading:
@@ -125,9 +119,7 @@ async def test_documents_are_read_one_at_a_time_without_a_connection(
     assert {change.added for change in changes} == {("sim/a", "sim/b")}
 
 
-async def test_a_plan_is_loaded_beside_the_event_loop(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_plan_loads_beside_the_event_loop(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop works on, and no connection is held, while the plan in force is parsed."""
     await local.plans.apply(PLAN, dry_run=False, applied_by="a test")
     may_read = threading.Event()
@@ -191,9 +183,7 @@ def test_another_collector_notices(start_collector: StartCollector) -> None:
 
 
 def test_the_command_asks_and_applies(start_collector: StartCollector, tmp_path: Path) -> None:
-    """The command shows the changes and the cost, as a table or as JSON, and records the user; without --yes and
-    without a terminal nothing is applied, and there is a hint.
-    """
+    """It shows changes and cost, as a table or JSON, records the user, and without --yes or a terminal gives a hint."""
     collector = start_collector()
     file = tmp_path / "asked.yaml"
     file.write_text(PLAN)

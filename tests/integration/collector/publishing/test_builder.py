@@ -44,9 +44,7 @@ async def until_decided(builder: CountingBuilder, times: int) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_burst_is_decided_as_soon_as_it_is_stored(
-    builder: CountingBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_burst_is_decided_once_stored(builder: CountingBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     """While samples of other pushes wait to be stored there is no decision, and one follows the last of them."""
     monkeypatch.setattr(builder_module, "_GATHER_S", 60)
     builder.wake(more_follow=True)

@@ -306,9 +306,7 @@ def handed_over(*tables: NewTable) -> list[RouteTable]:
 
 
 async def test_tables_of_the_same_collector_are_not_read_back(stage: Stage) -> None:
-    """Tables that this collector has committed reach watchers without the database, and once; it reads only what it
-    lacks before them.
-    """
+    """Tables that this collector committed reach watchers once, without the database, after those it lacks."""
     await stage.publish(a_table(1))
     publisher = stage.publisher()
     await publisher.refresh()

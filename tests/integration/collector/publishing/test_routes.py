@@ -207,9 +207,7 @@ def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> No
 
 
 def test_followers_serve_the_same_and_take_over(start_collector: StartCollector) -> None:
-    """Two collectors serve the same generation and etag; when the leader is killed, the other one goes on, and
-    no generation is used twice.
-    """
+    """Two collectors serve the same generation and etag; when the leader is killed, no generation is used twice."""
     leader = start_collector()
     follower = start_collector()
     fleet = begun(leader)
@@ -235,9 +233,7 @@ def test_followers_serve_the_same_and_take_over(start_collector: StartCollector)
 def test_clocks_of_collectors_may_differ(
     start_collector: StartCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
 ) -> None:
-    """A leader whose clock is four minutes off decides by the samples that another collector stores; both serve tables
-    that are fresh, and the alerts of the failure are raised.
-    """
+    """A leader four minutes off decides by another's samples; both serve fresh tables, and the alerts are raised."""
     (tmp_path / "ahead").write_text(str(ahead_s))
     monkeypatch.setenv("TEST_CLOCK_FILE", str(tmp_path / "ahead"))
     leader = start_collector(script=Path(chaos.__path__[0]) / "collector_with_clock.py")
@@ -258,12 +254,8 @@ def test_clocks_of_collectors_may_differ(
     assert all(abs(alert.raised_at - now_at()) < MINUTE_US for alert in right.call.alerts(window).alerts)
 
 
-def test_tables_are_served_without_the_database(
-    start_collector: StartCollector, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Without its database a collector serves the old tables with their original instants and the start of the outage;
-    when the database is back, it continues.
-    """
+def test_tables_outlive_the_database(start_collector: StartCollector, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Without its database a collector serves the old tables and the start of the outage; then it continues."""
     # In a folder with a long path, each start would make another socket, which the collector does not know.
     postgres = EmbeddedPostgres(tmp_path_factory.mktemp("pg"))
     postgres.start()

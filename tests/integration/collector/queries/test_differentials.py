@@ -99,9 +99,7 @@ ALL = range(60)
 
 
 async def test_what_both_sides_failed_and_missed_is_told(world: World) -> None:
-    """Each side has its rounds, the share of its planned rounds that was recorded, and the share of probes that
-    failed.
-    """
+    """Each side has its rounds, the share of planned ones recorded, and the share of probes that failed."""
     await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
     await world.push(SG, world.samples("a", range(36), 500 * MS), world.samples("a", range(36, 48), **FAILED))
     await world.push(SG, world.samples("c", ALL))
@@ -160,9 +158,7 @@ async def test_the_newest_change_begins_the_window(world: World) -> None:
 
 
 async def test_a_step_within_the_window_begins_the_present_level(world: World) -> None:
-    """A step that no job has recorded is found in the samples: the answer and its parts are about the rounds since
-    then, and the level before is named.
-    """
+    """A step that no job recorded is found: answer and parts are about the rounds since, and name the level before."""
     await world.push(US, world.samples("a", ALL, 400 * MS, **CONNECTED), world.samples("c", ALL))
     slow = {**CONNECTED, "rtt_us": 110 * MS}
     await world.push(SG, world.samples("a", range(50), 435 * MS, **CONNECTED), world.samples("c", ALL))
@@ -210,9 +206,7 @@ async def test_a_window_with_one_region_only_is_no_error(world: World) -> None:
 
 
 async def test_a_narrow_question_has_the_verdicts_of_the_whole(world: World) -> None:
-    """The false-discovery rate is that of all targets and regions of the plan, so the same data have the same verdict
-    in an answer about everything, about one target, about one region, and in an explanation.
-    """
+    """The same data have the same verdict in an answer on everything, one target, one region, and in an explanation."""
     await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
     await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
     await world.push(EU, world.samples("a", ALL, 404 * MS), world.samples("c", ALL, 401 * MS))
@@ -227,9 +221,7 @@ async def test_a_narrow_question_has_the_verdicts_of_the_whole(world: World) -> 
 
 
 async def test_a_family_that_is_too_large_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the plan asks for too many probes in the window, the number of its comparisons alone enters the rate, and
-    every question has the same one.
-    """
+    """If the plan asks for too many probes, the number of comparisons alone enters the rate, for every question."""
     await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
     await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
     small = (await world.asked())["sim/a"]

@@ -92,9 +92,7 @@ def test_an_overdue_heartbeat_is_late(call: Caller) -> None:
 
 
 def test_a_stopped_agent_is_stopped_until_its_next_start(call: Caller) -> None:
-    """The goodbye of an agent makes its vantage stopped, and ends with the next start's heartbeat, also if the goodbye
-    arrives after that.
-    """
+    """A goodbye makes a vantage stopped until the next start's heartbeat, also if it arrives after that."""
     goodbye = Batch(vantage=US, epoch=5, seq=0, heartbeat=replace(HEARTBEAT, stopped=True), epoch_history=(5,))
     call.push(replace(goodbye, seq=1, samples=samples(call, 1), heartbeat=HEARTBEAT))
     call.push(goodbye)

@@ -91,9 +91,7 @@ def world(shared_collector: Collector) -> World:
 
 
 def test_every_use_is_decided(world: World) -> None:
-    """Each target and region has a line per use; the whole answer has its own limits. Without history, 100 requests in
-    time may be those between two runs of failures.
-    """
+    """Each target and region has a line per use, and the answer its limits; 100 may be between two failing runs."""
     lines = world.call.latency_budgets(world.select("fast", regions=(US, SG)))
     verdicts = {(line.region, line.use): line.eligible.value for line in lines}
     assert len(verdicts) == 18
@@ -208,9 +206,7 @@ def test_durations_that_are_not_the_models_are_left_out(world: World) -> None:
         ((), {"limit_us": -1}, "INVALID_ARGUMENT", "is not a number of seconds"),
     ],
 )
-def test_bad_requests_are_refused(
-    world: World, uses: tuple[str, ...], more: dict[str, Any], code: str, said: str
-) -> None:
+def test_bad_requests_fail(world: World, uses: tuple[str, ...], more: dict[str, Any], code: str, said: str) -> None:
     """The error names the value and, for a name, the most similar one."""
     with pytest.raises(grpc.RpcError) as refused:
         world.call.latency_budgets(world.select("fast"), *uses, **more)
@@ -219,9 +215,7 @@ def test_bad_requests_are_refused(
 
 
 async def test_deleted_samples_have_no_hours(start_collector: StartCollector) -> None:
-    """Summaries have no single requests: hours of a window of which samples were deleted are refused, with the way out;
-    a window of more than a week whose samples are kept has them.
-    """
+    """Hours of a window whose samples were deleted are refused, with the way out; with samples, any length has them."""
     running = start_collector(more=KEEP_A_MONTH)
     world = World(running.call)
     world.push("daily", [ANSWER] * 60, every_us=3 * HOUR_US)

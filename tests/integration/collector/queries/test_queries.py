@@ -94,9 +94,7 @@ def refusal(call: Any, *arguments: Any, **more: Any) -> tuple[grpc.StatusCode, s
 
 
 def test_a_differential_worked_out_by_hand(world: World) -> None:
-    """Six paired rounds 30, 50, … 80 ms slower: shift 55 ms, and an interval wider than 30 to 80 ms, which only holds
-    for independent rounds; unpaired rounds do not count. Six are too few for a decision.
-    """
+    """Six rounds 30 to 80 ms slower: 55 ms in a wider interval; unpaired rounds do not count, six decide nothing."""
     world.push(US, *(world.sample(n, ttft_us=(100 + n) * MS) for n in range(6)))
     later = (0, 40, 20, 50, 10, 30)
     world.push(SG, *(world.sample(n, ttft_us=(130 + n + later[n]) * MS) for n in range(6)))

@@ -108,9 +108,7 @@ def test_a_port_in_use_is_an_error(start_collector: StartCollector, tmp_path: Pa
         (("serve", "--listen", "127.0.0.1:0", "--database-url", "MISSING"), 1, 'database "missing" does not exist'),
     ],
 )
-def test_what_an_operator_must_mend_is_an_error(
-    database_url: str, words: tuple[str, ...], code: int, message: str
-) -> None:
+def test_what_operators_must_mend_fails(database_url: str, words: tuple[str, ...], code: int, message: str) -> None:
     """An error at once, without a traceback, a password or waiting for the database."""
     missing = make_conninfo(database_url, dbname="missing")
     done = run_command(*(missing if word == "MISSING" else word for word in words))

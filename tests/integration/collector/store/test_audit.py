@@ -41,9 +41,7 @@ def audit(collector: Collector, *options: str) -> list[dict[str, str]]:
 
 
 def test_every_change_is_recorded_with_its_authenticated_name(guarded: Collector) -> None:
-    """Invitations, joins, plans and revocations are recorded with the name of the credential, whatever name the caller
-    states, and with the address; dry runs, refused plans and refused calls are not.
-    """
+    """Invitations, joins, plans and revocations have the credential's name and address; what changed nothing is not."""
     operator = identity_file.read(guarded.data_dir / "operator.json").name
     token = guarded.call.invite("ida", role="operator", region=None)
     ida = enrolment.join(parse_address(guarded.address), token, version="test")

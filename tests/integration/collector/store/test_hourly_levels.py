@@ -77,9 +77,7 @@ async def asked(local: InProcessCollector, hours: int) -> tuple[Differential, Re
 
 
 async def test_history_widens_intervals_of_series_that_drift(local: InProcessCollector) -> None:
-    """The rollup leaves the levels of the newest week. Two hours on a slope look certain by themselves; the week says
-    that such levels do not last.
-    """
+    """The rollup leaves levels of a week, which say of two hours on a slope that such levels do not last."""
     await a_week(local)
     await check_levels(local)
     told, told_cost = await asked(local, 2)

@@ -34,9 +34,7 @@ def account_of(row: VantageStateRow) -> Account:
 
 
 async def test_a_restart_with_a_backlog_keeps_a_right_account(local: InProcessCollector) -> None:
-    """The account of an agent that restarts with a backlog never shows lost or duplicate samples: before, during and
-    after the delivery of the backlog.
-    """
+    """An agent that restarts with a backlog shows no lost or duplicate samples before, during and after it."""
     await local.begin(DAY_AT)
     await deliver(local, BEFORE, 1, 4, epoch=BEFORE, finished=4, spool_depth=4)
     # It is killed with seven samples sealed and starts again: these are what its new account begins with.
@@ -103,9 +101,7 @@ async def test_vantages_pushing_together_do_not_mix(local: InProcessCollector) -
 
 
 @pytest.mark.parametrize("rounds", [(), (0, 5, 2)])
-async def test_the_ledger_knows_the_rounds_of_a_batch(
-    local: InProcessCollector, database_url: str, rounds: tuple[int, ...]
-) -> None:
+async def test_the_ledger_knows_rounds(local: InProcessCollector, database_url: str, rounds: tuple[int, ...]) -> None:
     """The ledger has the oldest and newest round of a batch among those with a partition, or none."""
     await local.begin(DAY_AT)
     too_old = local.sample(DAY_AT - 50 * 86_400 * SECOND_US)

@@ -125,9 +125,7 @@ async def test_long_windows_say_what_samples_would(collector: Collector, databas
 
 
 async def test_long_series_say_what_samples_would(collector: Collector, database: Database) -> None:
-    """A series over nine days, from summaries and then samples, counts every probe once, also in its distribution, with
-    medians within 1 %.
-    """
+    """Nine days from summaries and samples count every probe once, also in bins, with medians within 1 %."""
     now_at = time.time_ns() // 1000
     call = collector.call
     fill(call, now_at)
@@ -188,12 +186,8 @@ async def test_what_samples_are_gone_of_is_still_known(collector: Collector, dat
     assert close(line.ttft_p95_us, before.ttft_p95_us)
 
 
-async def test_what_is_not_summarised_yet_is_read_within_bounds(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While summaries are behind, a long window is refused instead of reading too many samples; merging runs in a
-    thread.
-    """
+async def test_unsummarised_hours_are_bounded(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While summaries are behind, a long window is refused instead of read; merging runs in a thread."""
     us = Vantage(name="us-1", region="us")
     await local.begin(DAY_AT + HOUR_US)
     await local.push(us, [local.sample(DAY_AT + n * MINUTE_US) for n in range(5)])
@@ -220,9 +214,7 @@ async def test_what_is_not_summarised_yet_is_read_within_bounds(
             await leaderboards.summarised(connection, scope)
 
 
-async def test_a_series_of_samples_that_are_gone_begins_with_the_first_whole_hour(
-    collector: Collector, database: Database
-) -> None:
+async def test_a_series_without_samples_begins_with_a_whole_hour(collector: Collector, database: Database) -> None:
     """Buckets that the window covers only in part have the probes of all their whole hours."""
     now_at = time.time_ns() // 1000
     call = collector.call

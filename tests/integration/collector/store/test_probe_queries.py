@@ -171,9 +171,7 @@ class Row:
         ("array[]::bigint[]", [], "int64"),
     ],
 )
-async def test_columns_are_what_the_server_sent(
-    connection: Connection, expression: str, expected: list[float], kind: str
-) -> None:
+async def test_columns_are_as_sent(connection: Connection, expression: str, expected: list[float], kind: str) -> None:
     """Arrays of numbers are read unchanged, and instants as microseconds since the Unix epoch."""
     [row] = await fetch_columns(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
     assert row.found.dtype == kind
@@ -219,9 +217,7 @@ async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch
     ("samples", "expected"),
     [([FULL], [False]), ([CUT], [False]), ([MUTE], [True]), ([FULL, MUTE], [True]), ([FULL, FULL, MUTE], [False])],
 )
-async def test_rounds_that_were_mostly_cut_off_are_marked(
-    connection: Connection, samples: list[Sample], expected: list[bool]
-) -> None:
+async def test_mostly_cut_off_is_marked(connection: Connection, samples: list[Sample], expected: list[bool]) -> None:
     """A round's median is a limit if at least half of its probes were cut off before their first token."""
     await put(connection, (US, samples))
     [row] = await drift.medians(connection, scope())

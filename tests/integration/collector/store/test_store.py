@@ -57,9 +57,7 @@ async def test_instants_keep_every_microsecond(database: Database, at: int) -> N
 
 
 async def test_partitions_are_made_ahead(database: Database, database_url: str) -> None:
-    """There is a partition per day from a month back to three days ahead; a day later one more is created, and none
-    twice.
-    """
+    """A partition per day from a month back to three days ahead; a day later one more, and none twice."""
     window = await partitions.ensure(database, now_at=NOW_AT)
     assert window == partitions.window(NOW_AT)
     assert (window.until_at - window.from_at) // DAY_US == 35
@@ -89,9 +87,7 @@ async def test_every_instant_of_the_window_has_its_partition(database: Database,
                 connection.execute(insert, [at])
 
 
-async def test_maintenance_does_not_wait_for_ever(
-    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_maintenance_ends(database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock on the table prevents new partitions, but the collector continues."""
     monkeypatch.setattr(partitions, "_ATTEMPTS", 1)
     with psycopg.connect(database_url) as connection:

@@ -157,9 +157,7 @@ def test_traffic_is_split_by_the_weights(consumer: Consumer, tables: Tables) -> 
     ],
     ids=["refuses", "429", "500", "401", "hangs", "refuses-2", "503-2", "403-2"],
 )
-def test_a_dead_first_choice_costs_no_request(
-    consumer: Consumer, tables: Tables, first: str, how: dict[str, Any]
-) -> None:
+def test_a_dead_first_costs_no_request(consumer: Consumer, tables: Tables, first: str, how: dict[str, Any]) -> None:
     """All requests are served, ten of ten by the second choice: answers and streams, with and without retries."""
     options = how.get("proxy" if isinstance(consumer, Proxy) else "router", {})
     tables.publish("sim/crlf", first)

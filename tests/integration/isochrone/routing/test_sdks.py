@@ -497,9 +497,7 @@ async def test_a_caller_that_leaves_ends_both_requests(world: World) -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_response_that_comes_as_the_caller_leaves_is_closed(
-    world: World, monkeypatch: pytest.MonkeyPatch, turns: int
-) -> None:
+async def test_a_response_for_nobody_is_closed(world: World, monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
     """However many turns of the event loop lie between a response and the cancellation, no connection stays open."""
     world.first_then("none", "crlf", hedge=Hedge(target="sim/crlf", delay_us=0))
     routes = await asyncio.to_thread(world.routes)

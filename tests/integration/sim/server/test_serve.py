@@ -104,9 +104,7 @@ def first_content(response: httpx.Response) -> tuple[int, list[str]]:
 
 
 def test_the_truth_lies_between_the_clients_instants(fault_simulator: Simulator) -> None:
-    """A request arrives after the client began to send it, its first token leaves before the client has it, and what
-    the client measured is the truth but for the client's own slowness.
-    """
+    """A request arrives after it was begun, a token leaves before it is there; the client adds its slowness only."""
     excess_us = []
     with httpx.Client(base_url=fault_simulator.base_url, trust_env=False) as client:
         for _ in range(5):

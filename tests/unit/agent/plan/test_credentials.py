@@ -75,9 +75,7 @@ def test_a_key_stays_within_its_origin(entry: str, allowed: list[str], forbidden
 OPENAI = target("https://api.openai.com/v1", "openai")
 
 
-def test_a_provider_of_the_catalogue_needs_only_its_variable(
-    keyring_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_catalogued_provider_needs_only_its_variable(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of a provider means its variable and its own origin; the agent's own file goes first."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-env")

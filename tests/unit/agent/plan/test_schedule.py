@@ -258,9 +258,7 @@ def test_a_new_plan_begins_no_round_again(
 @pytest.mark.parametrize("slept_us", [0, HOUR_US])
 @pytest.mark.parametrize("step_us", [HOUR_US, -HOUR_US, 3 * SECOND_US, -3 * SECOND_US, -25 * SECOND_US, 567 * DAY_US])
 def test_rounds_realign_after_a_step(step_us: int, slept_us: int, spread_us: int) -> None:
-    """After a step the next round is one of the fleet's. Rounds that only the step passed over are not missed; those
-    of a suspension are, even if the clock is set as it ends.
-    """
+    """After a step the next round is the fleet's; rounds passed by a step are not missed, those of a suspension are."""
     of = target(spread_us=spread_us)
     schedule = Schedule([of], now_at=0, vantage="sg-1")
     now = (schedule.next_at() or 0) + 2 * HOUR_US

@@ -390,9 +390,7 @@ def test_a_long_stream_may_arrive_in_groups() -> None:
 @pytest.mark.parametrize("joined", [False, True], ids=["chunk-per-token", "chunk-per-release"])
 @pytest.mark.parametrize("eager", [False, True], ids=["first-waits", "first-at-once"])
 @pytest.mark.parametrize(("timer_ms", "rate"), [(50, 20), (50, 200), (100, 100), (200, 20), (200, 50)])
-def test_a_timer_that_releases_tokens_does_not_change_their_speed(
-    timer_ms: float, rate: float, *, eager: bool, joined: bool
-) -> None:
+def test_a_timer_for_tokens_keeps_their_speed(timer_ms: float, rate: float, *, eager: bool, joined: bool) -> None:
     """The last tokens wait for the timer like all, but are fewer: with them a speed would be 3 to 8 % too low."""
     random = np.random.default_rng(37)
     errors = []

@@ -629,9 +629,7 @@ STEPS: list[Callable[[_Scenario], None]] = [
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(STEPS), max_size=60), st.sampled_from(Drain))
 def test_the_account_holds_at_every_instant(steps: list[Callable[[_Scenario], None]], drain: Drain) -> None:
-    """Recording, sealing, storing, losing replies, refusing, dropping for room and reopening, in any order: finished =
-    stored + spooled + dropped, no number is used for two different batches, and verification finds no problem.
-    """
+    """After any operations finished = stored + spooled + dropped, no number has two batches, and nothing is damaged."""
     with tempfile.TemporaryDirectory() as folder:
         scenario = _Scenario(Path(folder, "spool.sqlite3"), drain)
         for step in steps:

@@ -38,9 +38,7 @@ def lines(width: int, height: int, story: Story = STORY) -> list[str]:
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_screen_fits(width: int, height: int) -> None:
-    """No line is wider than the terminal, each target has its line, and there is room for an incident, the page, and an
-    event or a command; a line to copy is never cut, and no word is broken.
-    """
+    """No line is wider than the terminal, each target has one, and no word is broken, nor a line to copy cut."""
     shown = lines(width, height)
     assert len(shown) <= height
     assert max(map(len, shown)) <= width
@@ -110,9 +108,7 @@ def test_the_demo_asks_about_its_newest_rounds() -> None:
 def test_a_change_is_certain_and_matters(
     usual_ms: float | None, now_ms: float | None, error_ms: float, change_ms: float | None
 ) -> None:
-    """A place has changed if the intervals of now and of the start are apart by more than the smallest difference that
-    matters; no other place is marked.
-    """
+    """A place has changed if the intervals of now and of the start are farther apart than what matters."""
     other = difference(35, target="acme/small")
     usual, now = by_place([difference(usual_ms), other]), by_place([difference(now_ms, error_ms, error_ms), other])
     wanted = {} if change_ms is None else {("acme/large", "ap-southeast-1"): 1000 * change_ms}

@@ -105,9 +105,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_links_of_other_users_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What looks like the folder of a killed demo only by links, which anyone can make in a shared folder, is left
-    alone.
-    """
+    """What looks like a killed demo's folder only by links, which anyone can make, is left alone."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     ended = subprocess.Popen([sys.executable, "-c", ""])

@@ -86,9 +86,7 @@ def body(alert: str, kind: str) -> bytes:
 
 
 def test_the_receiver_counts_what_arrives() -> None:
-    """Each alert about an incident is returned once, as a line without what the list of incidents has, and repetitions
-    are counted.
-    """
+    """Each alert about an incident is returned once, without what incidents have, and repetitions are counted."""
     with AlertReceiver() as receiver, httpx.Client(base_url=receiver.url, trust_env=False) as client:
         assert client.post("", content=body("alert_1", "target_failing")).is_success
         client.post("", content=body("alert_2", "route_switched"))

@@ -64,9 +64,7 @@ def test_faults_are_of_providers_with_one_model_each() -> None:
 
 
 def test_routes_have_existing_members() -> None:
-    """A route is in the plan if all its members are targets. The slowdown affects the first choice of one route only,
-    starts after a demo of one minute, and affects no provider with a published difference.
-    """
+    """All members are targets; the slowdown affects the first choice of one route only, after a minute."""
     members = {name: members for name, (_, _, members) in ROUTES.items()}
     places = sorted({member.partition("/")[::2] for of in members.values() for member in of})
     plan = json.loads(plan_document([model(name, provider=provider) for provider, name in places]))

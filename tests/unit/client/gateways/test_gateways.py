@@ -136,9 +136,7 @@ def test_each_dialect_at_its_vendor(kind: str, dialects: Mapping[str, str]) -> N
     ],
 )
 def test_a_member_that_cannot_be_expressed(kind: str, dialect: str, address: str) -> None:
-    """The member is left out and named, its route goes on with the others, and a route without others is not there. If
-    no route is left, that is an error with a hint.
-    """
+    """It is left out and named, the route goes on with the others; without any route that is an error with a hint."""
     stranger = member("stranger", 1.0, dialect=dialect, base_url=address)
     other = member("other", 0.0, base_url="https://api.groq.com/openai/v1")
     tables = (table_of(stranger, other), table_of(stranger, route="lost"))
@@ -290,9 +288,7 @@ def test_cloudflare_draws_by_weight_and_tries_each_member_once() -> None:
 
 @given(weights=st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any))
 def test_cloudflare_keeps_the_weights(weights: list[int]) -> None:
-    """For any weights, each member is drawn as often as its weight says, but for less than a point per member, because
-    shares are whole percents; none is missing in an order.
-    """
+    """Each member is drawn by its weight to less than a point per member, and none is missing in an order."""
     entries = [member(str(at), weight / sum(weights), model=str(at)) for at, weight in enumerate(weights)]
     found = shares(table_of(*entries))
     assert all(set(order) == {entry.model for entry in entries} for order in found)

@@ -51,9 +51,7 @@ def test_a_median_without_an_interval_is_not_shown() -> None:
     ],
 )
 def test_targets_are_sorted(sort: str, names: list[str]) -> None:
-    """`value` begins with the best target of the baseline, `difference` with the worst in any region; unknown ones end
-    the list.
-    """
+    """`value` begins with the baseline's best, `difference` with the worst of any region; unknown ones are last."""
     assert sort in SORTS
     assert list(arranged(BOARD, sort=sort).targets) == names
 

@@ -95,9 +95,7 @@ def test_sentences(row: Differential, topic: str, sentence: str) -> None:
 
 
 def test_a_step_is_named_first() -> None:
-    """A difference that changed within the window has its levels, their intervals, the side that changed, and a
-    decision about the present level.
-    """
+    """A change within the window has levels, intervals, the side that changed, and a decision on the present level."""
     text = sentences(STEPPED)
     assert text["step"] == (
         "+400 ms since 07:58:48: the difference is +435 ms in 12 rounds, and was +35 ms in 19 rounds before. "

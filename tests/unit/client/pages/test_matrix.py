@@ -51,9 +51,7 @@ def test_every_place_has_a_cell() -> None:
 
 
 def test_a_cell_combines_both_answers() -> None:
-    """A cell has the median of the leaderboard and the difference of the same target and region; after a step, the
-    median since then; and that of the pairs if the rounds of one region are too few for an interval.
-    """
+    """A cell combines median and difference, since a step those after it, and of pairs where rounds are too few."""
     shown = found(difference(-30), standings=(standing(REGION, 170),)).cell(TARGETS[0], REGION)
     assert (shown.value, shown.firm) == (170_000, difference(-30))
     step = difference(-30, since_at=NOW_AT, region_median=150_000)
@@ -63,9 +61,7 @@ def test_a_cell_combines_both_answers() -> None:
 
 
 def test_a_cell_warms_up_with_the_rounds_of_both_regions() -> None:
-    """As long as there is no difference, the rounds are those of the region with fewer of them; a difference that has
-    just changed is not warming up.
-    """
+    """Without a difference the rounds are those of the region with fewer; one that just changed is not warming up."""
     warming = found(difference(None, n=4)).cell(TARGETS[0], REGION)
     assert (warming.rounds, warming.firm) == (4, None)
     changing = found(difference(None, n=5, since_at=NOW_AT, region_median=500_000))

@@ -40,9 +40,7 @@ FAST = Quantile(value=300_000, low=280_000, high=366_000)
         (Quantile(value=2e6, low=1.5e6, high=3e6), 400, 400, "p95 at least 1500 ms, the limit is 1000 ms"),
     ],
 )
-def test_the_reason_names_the_part_that_is_not_met(
-    p95: Quantile | None, succeeded: int, sent: int, reason: str
-) -> None:
+def test_the_reason_names_the_part_not_met(p95: Quantile | None, succeeded: int, sent: int, reason: str) -> None:
     """Latency within the limit is no reason; an undecided or missed success is one, with its bound and the minimum."""
     entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=wilson(succeeded, sent), goodput=None)
     assert objective_reason(entry, SLO) == reason

@@ -73,9 +73,7 @@ def test_several_regions_are_an_escalation_too() -> None:
 
 
 def test_two_failures_count_if_two_vantages_have_them() -> None:
-    """Two failures in a row are an incident when two vantages have them, and none at a single vantage; one failure is
-    none, even at every vantage at once. While another vantage of a region gets answers, the region does not fail.
-    """
+    """Two failures in a row count if two vantages have them, one never; an answered vantage clears its region."""
     for results in (
         fails("a", range(10, 11), "sg-1"),
         fails("a", range(10, 11)),
@@ -100,9 +98,7 @@ def test_a_vantage_that_fails_at_everything_accuses_nobody() -> None:
 
 
 def test_providers_that_fail_everywhere_are_accused() -> None:
-    """Two of three providers that fail from all regions are two incidents, without a control target too: what other
-    regions share is no fault of a vantage.
-    """
+    """Two of three providers that fail from all regions are two incidents, also without a control target."""
     results = fails("a", range(10, 40), then=fails("b", range(10, 40)))
     happened = SimulatedFleet(targets="abc").play(60, results)
     everywhere = ("fra", "sg", "us")
@@ -137,9 +133,7 @@ def test_an_outage_of_everything_is_reported_as_one() -> None:
 
 
 def test_a_change_waits_only_for_vantages_that_have_not_reported() -> None:
-    """The change is reported in the next step, unless a vantage that may have the same failure has yet to report the
-    round: then it has to hold. A vantage that was answered in the round before cannot join.
-    """
+    """A change waits only for vantages that may have the failure and did not report the round: then it has to hold."""
     from_one = fails("a", range(10, 40), "sg-1")
     from_two = fails("a", range(11, 40), "fra-1", then=from_one)
 
@@ -421,9 +415,7 @@ def test_sentences(step: Step, change: dict[str, object], sentence: str) -> None
 
 
 def test_what_is_added_to_a_sentence() -> None:
-    """The error of the newest failed probe ends it; a single measured region does not suggest that others are well; and
-    if most targets fail at once, it names the providers and the common network as causes.
-    """
+    """It ends with the newest error; a single region suggests nothing of others; many targets name a common cause."""
     only = message(Step.OPENED, replace(OPEN, failing=frozenset({"us"}), scope=Scope.ONE), measured=1)
     assert only.sentence.startswith("fails from us, the only region that measures it, since 2026-11-21 00:00 UTC: ")
     assert only.details["measured_regions"] == 1

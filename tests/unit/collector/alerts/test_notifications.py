@@ -209,9 +209,7 @@ def test_the_silences_of_an_incident(what: dict[str, Any], *, shown: bool) -> No
 
 
 def test_a_silenced_problem_is_held_until_the_silence_ends() -> None:
-    """While the silence lasts the alert is held, and so is an acknowledgement; then it is sent. A problem that ended
-    within the silence is never sent, but the end of a known one is, without anything stale before it.
-    """
+    """A held alert is sent when the silence ends, unless its problem ended within it; a known one's end is sent."""
     begun, wide, over = fails("openai/a"), fails("openai/a", scope="all"), recovers("openai/a")
     quiet, key = silence(providers=("openai",)), topic_of(begun).dedup_key
     assert sifted([pending(begun)], quiet) == ([], [begun], [])

@@ -176,9 +176,7 @@ SWING = 0.3 * np.sin((HOURS % DAY_US) / DAY_US * 2 * np.pi)
 
 @pytest.mark.parametrize(("odd", "abs"), [(0, 0.02), (4, 0.05)])
 def test_the_pattern_of_a_week_is_found(odd: float, abs: float) -> None:  # noqa: A002  # as pytest names it
-    """The seasonality is common to all days, whatever the level of each; an outage on one day is no part of it. It is
-    interpolated between the middles of two hours, across midnight too.
-    """
+    """The seasonality is what all days share, interpolated between middles of hours, across midnight too."""
     levels = 13.0 + SWING + np.repeat([0, 0.5, 0.5, 0, -0.2, 0, 0], 24)
     levels[50:60] += odd
     seasonality = estimate_seasonality(HOURS, levels)
@@ -190,9 +188,7 @@ def test_the_pattern_of_a_week_is_found(odd: float, abs: float) -> None:  # noqa
 
 @pytest.mark.parametrize("offset_minutes", [0, 330])
 def test_the_weekly_cycle_is_no_change_from_the_fourth_week_on(offset_minutes: int) -> None:
-    """Weekends of -25 % are changes that may be weekly for three weeks, and none afterwards, also if they begin within
-    an hour of UTC; a lasting change on a weekend is found.
-    """
+    """Weekends of -25 % may be weekly for three weeks and are none afterwards, in any zone; lasting ones are found."""
     nature = replace(QUIET, sigma=0.08)
     rounds = nature.rounds(34)
     days = (rounds + offset_minutes * MINUTE_US) // DAY_US

@@ -109,9 +109,7 @@ def bounds(failed: list[tuple[int, ...]], n: int, history: VarianceInflation | N
 @pytest.mark.parametrize("n", [12, 72])
 @pytest.mark.parametrize("ratio", [None, 0.0, 0.02])
 def test_more_failures_never_give_a_better_bound(n: int, ratio: float | None) -> None:
-    """One failure, wherever it is, leaves a lower bound than none, and two a lower one than one: evenly spread ones, or
-    one in the middle, are no proof of independence.
-    """
+    """One failure leaves a lower bound than none and two than one, wherever they are: spread is no proof."""
     history = None if ratio is None else VarianceInflation(ratio=np.array([ratio]), freedom=np.array([np.inf]))
     none = bounds([()], n, history)
     one = bounds([(place,) for place in range(n)], n, history)

@@ -157,9 +157,7 @@ def told(values: list[float], shares: Sequence[float] = SHARES) -> History:
     [(50, -1), (71, 0), (100, 0), (140, 0), (142, 1), (400, 2), (550, 2), (800, 3), (1_131, 3), (1_132, -1), (9e9, -1)],
 )
 def test_the_quantile_that_is_near_a_limit(limit: float, near: int) -> None:
-    """On the scale of logarithms the nearest of p50, p90, p95 and p99; none if the limit is farther outside of them
-    than halfway to the next one would be.
-    """
+    """In logarithms the nearest of p50, p90, p95 and p99; none if the limit is too far outside of them."""
     found = told([100.0, 200.0, 400.0, 800.0]).nearest(Metric.TTFT, [(1, "us"), (2, "us")], limit)
     assert found.tolist() == [near, -1]
 
@@ -175,9 +173,7 @@ def test_no_quantile_is_near_without_its_value() -> None:
 
 @pytest.mark.parametrize(("share", "had", "unknown"), [(0.05, 15, 5), (0.05, 9, 0), (0.5, 15, 0)])
 def test_a_week_without_the_episodes_of_the_others_is_unknown(share: float, had: int, unknown: int) -> None:
-    """If most of twenty series had an episode of hours, the others may have been lucky; if few had, they are steady.
-    Of values that are often exceeded, such hours are no episodes.
-    """
+    """If most series had an episode others may be lucky, if few, they are steady; frequent values have none."""
     values = np.full((20, HOURS), share)
     values[:had, 30:33] = 1.0
     keys = [(row, "us") for row in range(20)]

@@ -82,9 +82,7 @@ def test_the_uses_are_the_published_ones() -> None:
     ],
 )
 def test_the_interval_decides(fast: int, slow: int, verdict: Eligible) -> None:
-    """Yes needs an interval of at least 95 %, no one below it; 59 samples make the first verdict. A value at the limit
-    of 300 ms is within it.
-    """
+    """Yes needs an interval from 95 % on, no one below; 59 samples make a verdict; a value at the limit is in time."""
     line = judged("voice", values_of([300.0 * MS] * fast + [301.0 * MS] * slow))
     assert line.eligible is verdict
     assert line.n == fast + slow
@@ -123,9 +121,7 @@ def test_failures_that_no_percentile_shows_are_told(found: Values, outcome_count
 
 
 def test_failures_of_every_kind_count_as_too_slow() -> None:
-    """A target of which 41 % of the requests fail is not fast enough for voice, however fast the others are. Summaries
-    hold the first tokens of failed requests too; as many of the fast ones are taken off.
-    """
+    """Who fails 41 % is not fast enough, however fast the others; summaries take as many off the fast ones."""
     line = judged("voice", values_of([100.0 * MS] * 59), outcome_counts=OutcomeCounts(ok=59, failed=41))
     assert (line.eligible, line.n, line.goodput and line.goodput.value) == (Eligible.NO, 100, 0.59)
     line = judged("voice", values_of([100.0 * MS] * 70), outcome_counts=OutcomeCounts(ok=60, failed=10))
@@ -133,9 +129,7 @@ def test_failures_of_every_kind_count_as_too_slow() -> None:
 
 
 def test_samples_and_summaries_agree() -> None:
-    """The same requests give the same counts from samples and from summaries. Only samples show the order: the slow
-    and failed ones come in a run, so they count as fewer independent requests.
-    """
+    """Samples and summaries count the same; only samples show that failures come in a run and count as fewer."""
     ttft_us = np.array([100.0 * MS] * 80 + [900.0 * MS] * 10 + [np.nan] * 20)
     requests = requests_of(
         ttft_us.tolist(), [Ending.ANSWERED] * 90 + [Ending.FAILED] * 20, ceiling_us=[np.nan] * 100 + [6e7] * 10
@@ -213,9 +207,7 @@ def measured(
     [(900.0, Eligible.YES), (450.0, Eligible.UNKNOWN), (350.0, Eligible.UNKNOWN)],
 )
 def test_the_history_of_a_quantile_counts_if_the_limit_is_near(limit_ms: float, verdict: Eligible) -> None:
-    """The slowest requests of the week came in bursts. This says nothing of a limit at three times their latency, but
-    of one among them, even if the window has no burst, so that all of its requests were in time.
-    """
+    """Bursts of the week count for a limit among them, even if the window has none, and not for one far above."""
     history = bursts((100.0, 200.0, 300.0, 400.0), share=0.5)
     line = measured(np.linspace(90, 110, DAY), limit_ms=limit_ms, history=history)
     assert (line.goodput and line.goodput.value, line.eligible) == (1.0, verdict)

@@ -195,18 +195,14 @@ def test_the_past_week_widens_an_interval() -> None:
 
 
 def test_a_standing_counts_independent_ones_among_those_it_counts() -> None:
-    """Timeouts rank in the median, but the number of samples is that of first tokens, and so is that of independent
-    ones among them.
-    """
+    """Timeouts rank in the median, but samples and independent ones are those of first tokens."""
     [line] = standings([entry("a", ttft=SERIES["negative correlation"][:40].tolist(), limits=[6e7] * 19)])
     assert line.n == 40
     assert present(present(line.ttft_p50_us).n_eff) <= 40 / 1.5
 
 
 def test_failures_in_a_run_widen_success() -> None:
-    """Thirty failures in a row are one outage, and say less than thirty on their own; a week with outages says so of a
-    day without any.
-    """
+    """Thirty failures in a row are one outage; a week with outages says so of a day without any."""
     counts, outage = OutcomeCounts(ok=270, failed=30), np.arange(300) >= 30
     spread = np.random.default_rng(2).permutation(outage)
     runs, alone = (

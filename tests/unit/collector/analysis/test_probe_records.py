@@ -33,9 +33,7 @@ def some_records(rng: np.random.Generator, *, count: int = 200) -> Records:
 
 @pytest.mark.parametrize("step", [1, 7, 40])
 def test_settled_windows_have_the_medians_of_all_probes(step: int) -> None:
-    """Windows one after another give every round once, whatever parts its probes came in. What comes too late is left
-    out.
-    """
+    """Windows one after another give every round once, whatever parts it came in, and leave out what is late."""
     rng = np.random.default_rng(step)
     parts = [some_records(rng) for _ in range(5)]
     unsettled = UnsettledRounds()

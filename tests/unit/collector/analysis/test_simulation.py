@@ -97,12 +97,10 @@ def test_two_rounds_by_hand(text: str, ttft_ms: list[float], requests: int, usd:
         ("fallback:200", NONE, [], [700], 2),
     ],
 )
-def test_a_failure_is_a_failure(
+def test_a_failure_fails(
     text: str, second: float, ttft_ms: list[float], censored_ms: list[float], requests: int
 ) -> None:
-    """A member without a first token counts as failed at its limit unless another stands in, whose own limit begins
-    with its request.
-    """
+    """Without a first token a member fails at its limit, unless another stands in, with its own from its request on."""
     replay = played(text, (NONE, second, 300), limit_ms=500)
     assert (ms(replay), [value / MS for value in limits(replay)]) == (ttft_ms, censored_ms)
     assert (replay.requests, replay.usd) == (requests, float(len(ttft_ms)))
@@ -262,9 +260,7 @@ def test_the_quick_look_rejects_no_interval(differences: list[int]) -> None:
 @pytest.mark.parametrize("name", [name for name, own in SERIES.items() if len(own) > 1])
 @pytest.mark.parametrize("other", ["constant", "all rounds censored"])
 def test_bad_input_has_honest_figures(text: str, name: str, other: str) -> None:
-    """Whatever the rounds are, quantiles lie within their bounds, a median has none for few independent rounds, and a
-    p95 at most a lower one; a round without any first token counts as long as it was waited for.
-    """
+    """Quantiles lie within their bounds, none for few independent rounds; a round without a token counts as awaited."""
     own = SERIES[name]
     rounds = np.stack([own, np.resize(SERIES[other], len(own)), own[::-1]], axis=1)
     [member_input] = policy_inputs([rounds_of(*rounds.tolist(), limit_ms=60_000)])
@@ -311,9 +307,7 @@ def sent(*probes: Probe, vantage_id: int = 1) -> SentProbes:
 
 
 def test_joint_rounds_begin_together() -> None:
-    """Without a slot only rounds count in which both were planned at the same instant and began within a second: not
-    one in which a request waited for a free slot.
-    """
+    """Without a slot only rounds count that were planned at one instant and began within a second."""
     probes = sent((A, 1.0, 1.0), (B, 1.0, 2.0), (A, 11.0, 3.0), (B, 11.1, 4.0), (A, 21.0, 5.0), (B, 21.0, 6.0))
     waited = replace(probes, dispatched_at=probes.dispatched_at + np.array([0, 900_000, 0, 0, 0, 1_100_000]))
     [only] = find_shared_rounds(waited, (A, B), {1: "us"})
@@ -338,9 +332,7 @@ def test_joint_rounds_begin_together() -> None:
         ([(A, 1.0, 1.0), (A, 11.0, 1.0)], [], 2, (1,)),
     ],
 )
-def test_slots_are_shared(
-    probes: list[Probe], rounds: list[list[float]], left_out: int, absent: tuple[int, ...]
-) -> None:
+def test_slots_are_fair(probes: list[Probe], rounds: list[list[float]], left_out: int, absent: tuple[int, ...]) -> None:
     """A slot with a round of every member counts, with the first one of each."""
     [found] = find_shared_rounds(sent(*probes), (A, B), {1: "us"}, slot_us=SLOT_US)
     assert found.recorded.ttft_us.tolist() == rounds

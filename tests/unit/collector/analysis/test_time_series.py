@@ -93,9 +93,7 @@ def test_a_quantile_among_timeouts_is_not_known() -> None:
 
 
 def test_goodput_counts_every_planned_request() -> None:
-    """Only a success within the limit is good; failures, throttled requests and slow successes are planned. Rounds that
-    were not sent, and successes without a valid duration, are not.
-    """
+    """Only a success within the limit is good; failures, throttled and slow ones are planned, unsent rounds are not."""
     rows = [
         Row(1, "us", 0, 5.0),
         Row(1, "us", 1, 5.1),
@@ -164,9 +162,7 @@ def test_values_are_counted_per_target_and_region() -> None:
 
 @given(VALUES, VALUES, st.integers(FEWEST_BINS, MAX_BINS))
 def test_bins_are_few_and_equally_wide(here: list[float], there: list[float], most: int) -> None:
-    """Whatever the values, each is in a bin that holds it, bins do not overlap, and all series together have at most so
-    many of them.
-    """
+    """Each value is in a bin that holds it, bins do not overlap, and all series together have at most so many."""
     packed = {(1, "us"): histogram.pack(here), (1, "sg"): histogram.pack(there)}
     found = bins_of(packed, most=most)
     bins = sorted({(one.low, one.high) for row in found.values() for one in row})
@@ -275,9 +271,7 @@ def point(at: int, own: list[Hour], counts: Counter[Kind], *, has_limit: bool) -
 @settings(max_examples=150)
 @given(HOURS, st.booleans())
 def test_a_point_is_that_of_its_bucket(hours: list[Hour], has_limit: bool) -> None:  # noqa: FBT001  # a drawn value
-    """All buckets at once have the values, counts and goodput of each bucket on its own, without any for hours that
-    have none.
-    """
+    """All buckets at once have the values, counts and goodput of each on its own, none for hours that have none."""
     outcomes, values = columns(hours)
     found = summarised_series(
         TARGET_ID, REGIONS, outcomes, values, bucket_us=BUCKET_US, limit_us=LIMIT_US if has_limit else None

@@ -84,12 +84,8 @@ async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
         assert set(slots._calls) == {"b"}
 
 
-async def test_the_oldest_calls_are_served_and_the_others_are_told_when_to_come_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With three places to wait, the fourth call and all later ones are refused at once, each with a later time, up to
-    the longest; the ones that wait get the slot in the order of their arrival.
-    """
+async def test_the_oldest_calls_are_served_others_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond three places calls are refused at once with growing times; those that wait get the slot in order."""
     monkeypatch.setattr(limits, "_RETRIES_PER_S", 2.0)
     slots, served = CallSlots(total=1, each=1, waiting=3), []
 
@@ -172,9 +168,7 @@ async def test_no_more_than_four_thousand_refusals_wait(monkeypatch: pytest.Monk
 
 
 async def test_refusals_are_given_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At twenty per second, twenty calls that come at once wait for up to a second, and calls that were given up delay
-    others by no more than the longest wait.
-    """
+    """At twenty per second, twenty calls wait up to a second; given-up calls delay others by the longest wait."""
     monkeypatch.setattr(limits, "_PAUSE_S", 0.1)
     monkeypatch.setattr(limits, "_REFUSED_PER_S", 20.0)
     monkeypatch.setattr(limits, "_PAUSED_CALLS", 20)
@@ -226,9 +220,7 @@ def test_a_flood_of_refusals_is_a_few_lines() -> None:
 
 
 def test_an_outage_of_the_database_does_not_flood_the_log() -> None:
-    """While the database is away, calls without a credential are refused without its text, which is logged at a bounded
-    rate.
-    """
+    """While the database is away, calls are refused without their credential's text, logged at a bounded rate."""
     with capture_logs() as lines:
         for _ in range(200):
             with pytest.raises(DatabaseUnavailable) as caught, without_details():

@@ -72,9 +72,7 @@ async def test_a_failed_or_cancelled_push_releases_its_turn() -> None:
 
 
 async def test_the_oldest_push_goes_first() -> None:
-    """A push that arrives at the instant at which another one ends does not overtake the ones that wait, not even if
-    the oldest of these is given up at the same instant.
-    """
+    """A push that arrives as another ends does not overtake the ones that wait, even if the oldest is given up then."""
     traffic, order = Traffic(), list[str]()
     traffic.queue.note_small()
 

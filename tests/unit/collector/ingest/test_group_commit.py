@@ -121,9 +121,7 @@ async def test_a_cancelled_caller_affects_no_other() -> None:
 
 
 async def test_too_much_is_refused() -> None:
-    """The queue is bounded: more work is refused when it is announced, and accepted again when there is room. Work
-    that was announced in time has its place.
-    """
+    """More work than the queue takes is refused when announced, until there is room; announced work has its place."""
     committing = Committing()
     groups = GroupCommit(committing, group_rows=10, waiting_rows=20)
     tasks = await submitted(groups, "running", rows=10)

@@ -154,9 +154,7 @@ def test_samples_are_validated_as_one_by_one(samples: list[Sample]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(HOSTILE, max_size=5))
 def test_bytes_are_validated_as_one_by_one(samples: list[bytes]) -> None:
-    """Repeated, misplaced, mistyped and unknown fields are decoded as by protobuf; bytes that it refuses are a
-    `BadRequest`.
-    """
+    """Repeated, misplaced, mistyped and unknown fields are decoded as by protobuf, or refused as a `BadRequest`."""
     content = push_of(samples)
     try:
         assert_validated_the_same(content)

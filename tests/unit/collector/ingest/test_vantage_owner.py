@@ -79,9 +79,7 @@ def test_rows_that_are_set_aside_are_late_ones_with_a_reason() -> None:
         ([1], [(EARLIER, 8), (EARLIER, 9)], []),
     ],
 )
-def test_which_samples_of_a_round_are_stored_already(
-    sent: list[int], stored: list[tuple[int, int]], places: list[int]
-) -> None:
+def test_which_samples_are_stored_already(sent: list[int], stored: list[tuple[int, int]], places: list[int]) -> None:
     """By the instants of the requests, and by the epochs of those that are stored; see the laws."""
     rows = [Row(target_id=7, round_at=NOW_AT, dispatched_at=at, content=b"") for at in sent]
     rows.append(Row(target_id=8, round_at=NOW_AT, dispatched_at=1, content=b""))

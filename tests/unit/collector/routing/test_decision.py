@@ -200,9 +200,7 @@ def test_a_failing_member_hands_over_at_once() -> None:
     ("failed_at", "answered_at", "kind"),
     [(AT, AT, ChangeKind.HARD), (AT, AT - 1, ChangeKind.EVIDENCE), (None, AT, ChangeKind.EVIDENCE)],
 )
-def test_a_member_that_just_failed_everywhere_hands_over(
-    failed_at: int | None, answered_at: int, kind: ChangeKind
-) -> None:
+def test_a_member_that_just_failed_hands_over(failed_at: int | None, answered_at: int, kind: ChangeKind) -> None:
     """If all vantages just failed at the first choice, and reached another member since, the region is not at fault."""
     inputs = inputs_for(replace(A, failed_at=failed_at, answered_at=AT - 9), replace(B, answered_at=answered_at))
     assert decide(inputs, CALM).change is kind
@@ -341,9 +339,7 @@ def test_a_frozen_route_drops_removed_members() -> None:
         ),
     ],
 )
-def test_a_freeze_keeps_no_forbidden_member(
-    targets: dict[str, Target], residency: tuple[str, ...], reason: str
-) -> None:
+def test_a_freeze_keeps_nothing_forbidden(targets: dict[str, Target], residency: tuple[str, ...], reason: str) -> None:
     """A freeze sends nothing where the plan forbids it: the best of the others gets it all."""
     known = replace(CALM, order=("a", "c", "b"))
     route = Route(name="r", members=(), residency=residency)
@@ -500,9 +496,7 @@ share = st.floats(0.05, 1.0)
     st.dictionaries(st.sampled_from([*NAMES, UNASSIGNED]), share, min_size=1),
     st.permutations(NAMES),
 )
-def test_no_member_exceeds_its_share_of_the_plan(
-    shares: dict[str, float], weights: dict[str, float], order: list[str]
-) -> None:
+def test_no_member_exceeds_its_share(shares: dict[str, float], weights: dict[str, float], order: list[str]) -> None:
     """Whatever moved, the weights add up to 1 with what is unassigned, and none is above the plan's share."""
     total = sum(weights.values())
     found = within_plan(inputs(shares), {name: weight / total for name, weight in weights.items()}, order)

@@ -63,9 +63,7 @@ async def play(count: int, *, stop_after: int | None = None) -> tuple[_SlowTrans
 
 
 async def test_a_late_write_delays_no_other() -> None:
-    """A write that took long is followed by the next one at its own instant, or at once if that is over: no delay adds
-    up.
-    """
+    """A write that took long is followed by the next at its own instant, or at once: no delay adds up."""
     transport, record, start_ns = await play(30)
     assert [data for _, data in transport.written] == [frame.data for frame in frames(30)]
     planned_ns = [start_ns + frame.offset_ns for frame in frames(30)]

@@ -78,9 +78,7 @@ def test_without_citus_nothing_happens(empty_database_url: str) -> None:
 
 @plain_only
 def test_every_table_has_its_place(cluster: str) -> None:
-    """Each table is distributed by its column, colocated with others of that column, or copied; the second run does
-    nothing.
-    """
+    """Each table is distributed by its column, colocated, or copied; the second run does nothing."""
     assert sorted(schema.migrate(cluster, distribute=True).distributed) == sorted((*DISTRIBUTED, *REFERENCE))
     beside = dict.fromkeys(("sample_late", "summary", "outcome_summary", "hourly_levels", "drift_event"), "sample")
     spread = {name: (column, beside.get(name, "none")) for name, column in DISTRIBUTED.items()}
@@ -192,9 +190,7 @@ EXPECTED = {"jit": "off", "work_mem": "65536", "synchronous_commit": "local"}
 
 
 @needs_cluster
-def test_serve_distributes_a_new_table(
-    database_url: str, start_collector: StartCollector, later_collector: Path
-) -> None:
+def test_serve_distributes_tables(database_url: str, start_collector: StartCollector, later_collector: Path) -> None:
     """A collector that migrates a distributed database distributes the new table."""
     collector = start_collector(database_url=database_url, script=later_collector)
     assert f'"tables": "{later_version.TABLE}"' in collector.log()

@@ -15,9 +15,7 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 
 
 def test_it_is_what_it_should_be(tmp_path: Path) -> None:
-    """The server uses UTF-8 and durable settings, listens on no network, in a private folder; a restart keeps the
-    database.
-    """
+    """UTF-8, durable, without a port, in a private folder; a restart keeps the database."""
     server = EmbeddedPostgres(tmp_path / "data")
     wanted = {"server_encoding": "UTF8", "fsync": "on", "synchronous_commit": "on", "listen_addresses": ""}
     for _ in range(2):
@@ -32,9 +30,7 @@ def test_it_is_what_it_should_be(tmp_path: Path) -> None:
 
 
 def test_a_deep_folder_gets_a_short_socket(tmp_path: Path) -> None:
-    """A path that is too long for a socket is replaced by a short folder, which is removed at the end; what an initdb
-    that was killed has left is replaced.
-    """
+    """A path too long for a socket gets a short folder, removed at the end; what a killed initdb left is replaced."""
     data = tmp_path / ("d" * 100) / "data"
     (data / "postgres.new").mkdir(parents=True)
     (data / "postgres.new" / "base").write_text("half")
@@ -87,9 +83,7 @@ def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to step down")
 def test_root_without_user_namespaces_becomes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the kernel allows no user namespace, the server runs as the user nobody, which owns the folders of PostgreSQL
-    and nothing beside them.
-    """
+    """Without user namespaces the server runs as nobody, which owns PostgreSQL's folders and nothing beside them."""
     monkeypatch.setattr(embedded, "_user_namespace", lambda: None)
     # pytest's own folder is closed to others, as it should be.
     folder = Path("/tmp") / f"isochrone-test-{os.getpid()}"

@@ -97,9 +97,7 @@ async def test_a_pooler_with_one_session_is_refused(empty_database_url: str, mon
     assert "pool_size" in refused.value.hint
 
 
-def test_a_server_that_ends_sessions_is_not_taken_for_a_pooler(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ended_sessions_are_no_pooler(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements that fail have no server process in common: a failover during the check is transient."""
     backend = schema._backend  # the only place between the two connections
 

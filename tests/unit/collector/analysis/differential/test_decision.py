@@ -55,9 +55,7 @@ def decided(shift: Shift, **more: object) -> tuple[Decision, str]:
     ],
 )
 def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
-    """An interval that excludes zero and a large shift is a difference, one within the margin is equivalent, and the
-    reason for no decision has the size.
-    """
+    """A large shift without zero is a difference, one within the margin equivalent; else the reason has the size."""
     assert decided(Shift(estimate=estimate * MS, low=low * MS, high=high * MS)) == (decision, reason)
 
 
@@ -72,12 +70,8 @@ def test_decisions(low: float, estimate: float, high: float, decision: Decision,
         (0.03, {"comparisons": 19, "has_history": True}, Decision.SLOWER),
     ],
 )
-def test_few_rounds_of_few_comparisons_need_more_evidence(
-    q_value: float, more: dict[str, object], decision: Decision
-) -> None:
-    """Without history, rounds that show no drift may have it: less than 200 rounds of less than 20 comparisons need a
-    q-value of 1 %, unless other rounds of the series show its memory.
-    """
+def test_few_rounds_of_few_comparisons_need_more(q_value: float, more: dict[str, object], decision: Decision) -> None:
+    """Less than 200 rounds of less than 20 comparisons need a q-value of 1 %, unless other rounds show the memory."""
     assert decided(SLOWER, **{"q_value": q_value, "has_history": False} | more)[0] is decision
 
 
@@ -132,9 +126,7 @@ def test_the_rounds_that_a_decision_needs(known: float | None, needed: int) -> N
     ],
 )
 def test_too_few_rounds_decide_nothing(shift: Shift, rounds: Rounds, reason: str) -> None:
-    """With fewer than the rounds needed the reason has the size, if there is an interval; fewer are enough if they are
-    known to be independent.
-    """
+    """With fewer rounds than needed the reason has the size; fewer do if they are known to be independent."""
     decision, found = decided(shift, rounds=rounds)
     assert decision is Decision.UNDECIDED
     assert found.startswith(reason)
@@ -171,9 +163,7 @@ def test_no_decision_favours_a_side_that_lost_its_rounds(shift: Shift, losses: d
     ],
 )
 def test_contradicting_signs_are_mixed(median_difference: float, faster_share: float, but: str) -> None:
-    """A shift that the medians or most rounds contradict is no difference in either direction; equal ones contradict
-    nothing, and neither does anything else than a difference.
-    """
+    """A shift that medians or most rounds contradict is mixed; equal ones contradict nothing, and only differences."""
     more = {"median_difference": median_difference, "faster_share": faster_share}
     reason = f"slower by 40 ms (30 to 50) by the centre of all rounds, but {but}: no single size describes these rounds"
     assert decided(SLOWER, **more) == ((Decision.MIXED, reason) if but else (Decision.SLOWER, ""))
@@ -201,9 +191,7 @@ def test_a_rate_can_be_mixed_too() -> None:
     ],
 )
 def test_a_difference_that_may_be_chance_is_none(shift: Shift, q_value: float | None, *, stands: bool) -> None:
-    """Above a false-discovery rate of 5 % a difference is undecided, with the comparisons in the reason; equivalence is
-    not corrected.
-    """
+    """Above a false-discovery rate of 5 % a difference is undecided; equivalence is not corrected."""
     found, reason = decided(shift, q_value=q_value)
     assert (found is not Decision.UNDECIDED) == stands
     assert stands or "among 300 comparisons" in reason
@@ -221,9 +209,7 @@ def test_a_difference_that_may_be_chance_is_none(shift: Shift, q_value: float | 
     ],
 )
 def test_default_margins(metric: Metric, medians: tuple[float, float], size: float) -> None:
-    """Latencies of a request differ from 20 ms on, a round trip from 1 ms, connecting from 3 ms, and all by 5 %,
-    whichever side is the baseline.
-    """
+    """Requests differ from 20 ms on, round trips from 1 ms, connecting from 3 ms, and all by 5 %, on either side."""
     assert margin_of(metric).size(*medians) == margin_of(metric).size(*reversed(medians)) == size
 
 
@@ -268,9 +254,7 @@ def test_comparisons_without_a_p_value_do_not_count() -> None:
 
 
 def test_a_question_about_some_members_has_the_rates_of_all() -> None:
-    """The rate of a member depends on the family only. A comparison outside of it gets the rate that it would have
-    as an additional member, however many others are outside.
-    """
+    """A member's rate depends on the family only; a comparison outside gets that of an additional member."""
     p_values = np.array([0.001, 0.02, 0.2, 0.0005, 0.9, np.nan])
     members = np.array([True, True, True, False, False, False])
     found, comparisons = family_rates(p_values, is_member=members)

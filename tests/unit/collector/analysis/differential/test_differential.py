@@ -32,9 +32,7 @@ def noise(n: int, *, seed: int, scale: float = 5.0 * MS) -> list[float]:
 
 
 def test_a_differential_worked_out_by_hand() -> None:
-    """Six rounds, each 30 to 80 ms slower: the shift is the middle, the interval the extremes. Of a series whose rounds
-    are independent, they are enough: the decision is slower.
-    """
+    """Six rounds 30 to 80 ms slower: the shift is the middle, the interval the extremes; independent, they decide."""
     rows = series("us", [(100.0 + n) * MS for n in range(6)])
     rows += series("sg", [(130.0 + 11 * n) * MS for n in range(6)])
     found = differential(rows, decorrelation_rounds={(1, "sg"): 1.0})
@@ -115,9 +113,7 @@ def test_the_two_parts_of_a_latency_tell_road_from_server() -> None:
 
 
 def test_a_region_that_is_mostly_faster_with_spikes_is_mixed() -> None:
-    """A region that is 30 ms faster, with spikes of some seconds in 40 % of its rounds, is neither faster nor slower:
-    the centre of all rounds is slower, the medians and most rounds are faster.
-    """
+    """30 ms faster with spikes in 40 % of the rounds is mixed: the centre is slower, medians and most are faster."""
     spikes = np.random.default_rng(3).random(288) < 0.4
     base = np.random.default_rng(4).normal(500 * MS, 20 * MS, 288)
     other = np.random.default_rng(5).normal(470 * MS, 20 * MS, 288) + np.where(spikes, 4_000 * MS, 0)
@@ -272,9 +268,7 @@ def test_one_lucky_pair_among_many_is_not_told() -> None:
     ],
 )
 def test_giving_up_early_is_not_fast(lost: int, start: int, decision: Decision, reason: str) -> None:
-    """A region that is given up after 10 s, where the baseline answers after 15, is not faster for it, whether their
-    rounds meet or not; by rounds it did answer it may be, as long as they are most.
-    """
+    """A region given up after 10 s is not faster than an answer after 15; by most of its answered rounds it may be."""
     base = [15_000 * MS + one for one in noise(40, seed=6)]
     other = [10_000 * MS if place < lost else 9_000 * MS + one for place, one in enumerate(noise(40, seed=7))]
     found = differential(series("us", base) + series("sg", other, start=start, limits=range(lost)))

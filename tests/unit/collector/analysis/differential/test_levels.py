@@ -45,9 +45,7 @@ def sides(*levels_ms: tuple[float, int], target: int = 1, noise_ms: float = 1.0,
 
 @pytest.mark.parametrize(("before", "after"), [(5, 6), (6, 6), (19, 6), (19, 12), (19, 19), (19, 40), (6, 19)])
 def test_a_step_divides_the_rounds(before: int, after: int) -> None:
-    """+35 ms, then +435 ms: the answer is about the present level alone, and names both with their own intervals. It is
-    decided if all levels together have enough rounds to show the memory of the series.
-    """
+    """The answer is about the present level alone and names both, decided if all levels show the series' memory."""
     found = compared(sides((35, before), (435, after)))
     decision = Decision.SLOWER if before + after >= LEAST_ROUNDS else Decision.UNDECIDED
     assert (found.since_at, found.n, found.decision) == (before, after, decision)
@@ -65,9 +63,7 @@ def test_a_step_divides_the_rounds(before: int, after: int) -> None:
 
 @pytest.mark.parametrize("before", [1, 2, 4, 5, 6, 9, 14, 24, 40])
 def test_an_interval_always_contains_a_level(before: int) -> None:
-    """Whatever part of the window a step leaves on either side, no interval lies between the two levels: it contains
-    the present one, or the one before while the present one has fewer than five rounds.
-    """
+    """No interval lies between the levels: it has the present one, or the former until the present has five rounds."""
     for after in (1, 2, 4, 5, 6, 9, 14, 24, 40):
         found = compared(sides((35, before), (435, after)))
         if found.shift_low is not None and found.shift_high is not None:
@@ -77,9 +73,7 @@ def test_an_interval_always_contains_a_level(before: int) -> None:
 
 
 def test_a_step_is_no_chance_among_many_comparisons() -> None:
-    """Six rounds after a step of 400 times the noise it is decided, although six signs alone could be chance among
-    thirty comparisons.
-    """
+    """Six rounds after a huge step are decided, although six signs could be chance among thirty comparisons."""
     rows = sides((35, 19), (435, 6))
     for target in range(2, 2 + OTHERS):
         rows += sides((0, 25), target=target)
@@ -96,9 +90,7 @@ def test_noise_of_the_present_level_still_counts() -> None:
 
 
 def test_five_rounds_after_a_step_have_no_interval() -> None:
-    """The step is named from five rounds on; an interval and a decision need six, as the rounds before the step show
-    that neighbours are not alike.
-    """
+    """A step is named from five rounds on; an interval needs six, as the rounds before show they are not alike."""
     found = compared(sides((35, 19), (435, 5)))
     assert [level.n for level in found.levels] == [19, 5]
     assert (found.levels[-1].low, found.shift_low, found.decision) == (None, None, Decision.UNDECIDED)
@@ -136,17 +128,13 @@ def test_an_incident_that_is_over_has_three_levels() -> None:
 
 @pytest.mark.parametrize(("before", "after", "both_ms"), [(35, 35, 400), (100, 110, 0)])
 def test_some_steps_divide_nothing(before: int, after: int, both_ms: float) -> None:
-    """A provider that slows down in both regions at once does not change their difference, and a step below the margin
-    changes no decision.
-    """
+    """A step of both regions at once changes no difference, and one below the margin no decision."""
     found = compared(sides((before, 19), (after, 19), both_ms=both_ms))
     assert (found.levels, found.since_at, found.n) == ((), None, 38)
 
 
 def test_a_known_change_keeps_what_was_before() -> None:
-    """A change point of a side cuts the rounds as well, and the level before it is still named; of a change point and
-    a step close to it only the later one counts.
-    """
+    """A change point cuts the rounds and names the level before; of one close to a step only the later counts."""
     for changed_at, key, since_at in ((19, "sg", 19), (21, "sg", 21), (17, "us", 19)):
         found = compared(sides((35, 19), (435, 20)), changes={(1, key): changed_at})
         assert found.since_at == since_at
@@ -156,9 +144,7 @@ def test_a_known_change_keeps_what_was_before() -> None:
 
 
 def test_a_change_point_between_two_steps_hides_neither() -> None:
-    """A change point within five rounds of an older step and of a newer one gives way to the newer one, and the older
-    one stays: no level mixes two.
-    """
+    """A change point within five rounds of two steps gives way to the newer; the older stays: no level mixes two."""
     found = compared(sides((35, 10), (435, 8), (35, 20)), changes={(1, "sg"): 14})
     assert [level.from_at for level in found.levels] == [0, 10, 18]
 
@@ -172,9 +158,7 @@ def test_a_change_after_all_shared_rounds_leaves_no_level() -> None:
 
 
 def test_a_long_correlated_level_has_no_smaller_p_value_than_its_own() -> None:
-    """Sixty rounds since a step that drift around zero, with a correlation of 0.9 between neighbours, are rarely taken
-    for a difference: the noise around all levels counts only where few rounds cannot have a small p-value.
-    """
+    """Sixty drifting rounds since a step are rarely a difference: all levels' noise counts only for few rounds."""
     generator, small, draws = np.random.default_rng(SEED), 0, 100
     for _ in range(draws):
         noise = generator.standard_normal(90)

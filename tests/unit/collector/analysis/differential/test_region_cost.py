@@ -119,9 +119,7 @@ def sometimes_slow(n: int, *, slow: int, offset: int = 0) -> Series:
 
 
 def test_a_region_that_is_faster_in_most_rounds_is_not_slower() -> None:
-    """Where the medians and most rounds contradict the pseudomedian a region is `mixed`, as in `diff`, and the best one
-    is not decided. With the spikes in more than half of the rounds it is slower.
-    """
+    """Where medians and most rounds contradict the pseudomedian a region is `mixed` and the best one is not decided."""
     us = noisy(300 * MS, n=90, spread=MS)
     best, other = costs({(1, "us"): us, (1, "eu"): sometimes_slow(90, slow=4)})
     assert (best.region, other.decision) == ("us", Decision.MIXED)
@@ -298,9 +296,7 @@ def test_the_interval_holds_the_truth() -> None:
 
 @pytest.mark.parametrize("targets", [1, 8])
 def test_a_shock_that_all_targets_share_counts_once(targets: int) -> None:
-    """A shock slows all targets down in the same rounds: eight targets then show little more than one, and the interval
-    has the true cost in it about as often as it says.
-    """
+    """Eight targets under a common shock show little more than one, and intervals keep their coverage."""
     rng = np.random.default_rng(9)
 
     def world() -> World:
@@ -328,9 +324,7 @@ def test_a_plan_sets_the_margin() -> None:
 
 @pytest.mark.parametrize("lost", [40, 25])
 def test_a_region_that_gives_up_early_is_not_the_best(lost: int) -> None:
-    """Timeouts after 10 s where others answer after 15 tell no sign, and who mostly had them is neither best nor near,
-    however few answers came through how fast.
-    """
+    """Timeouts after 10 s beside answers after 15 tell no sign; who mostly had them is neither best nor near."""
     given_up = [10_000 * MS if place < lost else 1_000 * MS for place in range(40)]
     world = {
         (1, "us"): noisy(16_000 * MS, seed=1),
@@ -429,9 +423,7 @@ def test_regions_that_timed_out_were_no_choice() -> None:
 
 
 def test_the_past_week_widens_the_cost_of_a_calm_window() -> None:
-    """If a region was slower on every other day, an hour in which it is slower says little; of one that was as steady
-    as now, it says enough.
-    """
+    """If a region was slower every other day, a slower hour says little; if it was steady, it says enough."""
     world = noisy_world(targets=(1, 2))
     names = ("eu", "us")
     unsteady, steady = (costs(world, hourly=week(daily, *names, targets=(1, 2)))[1] for daily in (200 * MS, 0.0))

@@ -129,9 +129,7 @@ def test_many_rows_at_once(values: list[float], limits: list[float], share: floa
 
 @pytest.mark.parametrize("share", [0.9, 0.95, 0.99])
 def test_a_quantile_that_no_week_proves_is_at_least_its_lower_bound(share: float) -> None:
-    """A window that misses the episodes of five hours looks independent, and lies below the truth: only a lower bound
-    holds. The windows within an episode have few independent values.
-    """
+    """A window without hour-long episodes has a lower bound only; windows within one have few independent values."""
     chance = np.random.default_rng(37)
     slow = np.repeat(chance.random((400, 400)) < 0.15, 60, axis=1)[:, :288]
     slow = np.array([np.roll(row, chance.integers(60)) for row in slow])
@@ -215,9 +213,7 @@ def test_few_values_have_no_interval_by_themselves(n: int) -> None:
     ids=["constant", "two levels", "a change five rounds ago", "day and night", "alternating", "a trend", "two"],
 )
 def test_bad_input_is_never_worth_more_than_it_is(values: Reals, most: float) -> None:
-    """Constants and ties have a bound; levels, swings and trends are worth few values, and alternating ones no more
-    than independent ones.
-    """
+    """Constants and ties are bounded; levels, swings and trends count little, alternating values as independent."""
     found = quantiles(values[np.newaxis], 0.5)
     assert 1 <= found.n_eff[0] <= most
     if not np.isnan(found.low[0]):

@@ -109,9 +109,7 @@ def fleet(pairs: int, n: int, *, shift_us: float, correlation: float) -> tuple[D
 
 @pytest.mark.parametrize(("n", "correlation"), [(12, 0.0), (96, 0.0), (96, 0.5), (96, 0.8)])
 def test_no_difference_is_hardly_ever_called_one(n: int, correlation: float) -> None:
-    """Among 600 pairs that are alike, at most one in a hundred is called faster or slower. Were each pair looked at by
-    itself it would be one in thirty after twelve rounds, and one in ten where rounds are alike.
-    """
+    """Of 600 pairs that are alike at most one in a hundred is called faster or slower."""
     decisions = fleet(600, n, shift_us=0.0, correlation=correlation)
     called = sum(decision in {Decision.FASTER, Decision.SLOWER} for decision in decisions)
     assert called <= 6

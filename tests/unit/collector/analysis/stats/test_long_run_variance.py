@@ -44,9 +44,7 @@ def test_long_series_show_their_true_inflation(correlation: float, ratio: float)
 
 
 def test_slow_drift_below_noise_is_seen() -> None:
-    """Drift that makes a fifth of the variance inflates that of a mean of a day of rounds more than six times, though
-    neighbours hardly correlate.
-    """
+    """Drift of a fifth of the variance inflates that of a day's mean more than six times, though neighbours differ."""
     found = inflation(rows(drifting(400, 288)))
     assert np.median(found.ratio) > 4
     assert found.ratio.mean() > 6
@@ -132,9 +130,7 @@ def history(ratio: float, freedom: float = 9.5) -> VarianceInflation:
 
 
 def test_a_history_without_memory_narrows_nothing() -> None:
-    """A week in which the level never moved leaves every request independent; a memory counts the more the longer it
-    is, without a jump where it begins.
-    """
+    """A week without movement leaves requests independent; a memory counts more the longer it is, without a jump."""
     assert history(0.0).of_counts(np.array([72])).tolist() == [72.0]
     assert inflation_of_flags(np.ones((1, 72), bool), history(0.0)).effective_n(72).tolist() == [72.0]
     tiny, small, large = (float(history(ratio).of_counts(np.array([72]))[0]) for ratio in (1e-6, 1e-2, 1.0))

@@ -9,9 +9,7 @@ from isochrone_collector.analysis.stats.memory import unseen_inflation
 
 
 def test_many_windows_show_the_drift_that_is_slower_than_each() -> None:
-    """Of 2 000 windows of 60 rounds, three tenths of whose variance is an autoregression of .97, the inflation of the
-    mean is known to a tenth, although each window shows a sixth of it; of independent rounds it is 1.
-    """
+    """Of 2 000 windows with an autoregression of .97 the inflation is known to a tenth; of independent ones it is 1."""
     chance = np.random.default_rng(1)
     drift = unseen_inflation(ragged_of(drifting(0.3)(chance, 2_000, 60)))
     assert drift.ratio.mean() == pytest.approx(13.8, rel=0.1)

@@ -61,9 +61,7 @@ def shift_of(*differences: float) -> Shift:
         ([4_000.0] * 9 + [6_000.0], 4_000.0, 2_000.0, 6_000.0),
     ],
 )
-def test_shifts_worked_out_by_hand(
-    differences: list[float], estimate: float, low: float | None, high: float | None
-) -> None:
+def test_shifts_done_by_hand(differences: list[float], estimate: float, low: float | None, high: float | None) -> None:
     """The estimate is the median of the Walsh averages; below six pairs there is no interval."""
     assert shift_of(*differences) == Shift(estimate=estimate, low=low, high=high)
 
@@ -112,9 +110,7 @@ def test_many_at_once_are_what_each_is_alone(lengths: list[int]) -> None:
 
 
 def test_correlation_of_neighbours_widens_the_interval() -> None:
-    """Differences in runs have the same estimate, half-widths grown by one factor, a smaller effective number and a
-    larger p-value; below six there is no p-value.
-    """
+    """Runs leave the estimate, widen it by a factor, lower the effective number and raise the p-value; six at least."""
     values = np.random.default_rng(20261121).normal(0.1, 1.0, 60)
     found = paired_shifts(ragged([values, np.sort(values), values[:5]]))
     plain = shift_of(*values)
@@ -142,9 +138,7 @@ def test_depths_are_the_tabled_critical_values(n: int, depth: int | None) -> Non
 
 
 def test_the_distribution_is_that_of_all_sign_patterns() -> None:
-    """Counting subsets agrees with listing every pattern of signs of five ranks; where the exact distribution ends, the
-    normal one continues within one rank.
-    """
+    """Counting subsets agrees with listing all signs of five ranks; the normal one continues within one rank."""
     patterns = itertools.product((False, True), repeat=5)
     sums = [sum(rank for rank, sign in zip(range(1, 6), signs, strict=True) if sign) for signs in patterns]
     assert np.diff(signed_rank_tails(5) * 32, prepend=0).tolist() == [sums.count(total) for total in range(16)]
@@ -184,9 +178,7 @@ def unpaired(x: Reals, y: Reals) -> tuple[TwoSampleShift, float, float]:
 
 
 def test_an_unpaired_shift_worked_out_by_hand() -> None:
-    """Of the 36 differences of two samples the middle is 10, and the interval leaves out the tabled five per side; ties
-    count half, and with five values on a side there is no result.
-    """
+    """The middle of 36 differences is 10, the interval leaves five out per side; ties count half; six at least."""
     x = np.array([0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
     found, low, high = unpaired(x, x + 10)
     differences = np.sort(((x + 10)[:, None] - x).ravel())

@@ -45,9 +45,7 @@ def test_few_series_without_a_step_have_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOISES)
 def test_a_large_step_is_found_within_six_rounds(name: str) -> None:
-    """A step of five standard deviations is found in the first six rounds after it in 95 %, within one round of its
-    place, with ten rounds or more before.
-    """
+    """A step of five standard deviations is found within six rounds in 95 %, within one round of its place."""
     generator = np.random.default_rng(SEED)
     for before in (10, 19, 60):
         rows = NOISES[name](generator, (400, before + 6))
