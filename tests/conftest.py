@@ -92,7 +92,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers of `make test`."""
     return WORKERS_PER_CORE * (os.cpu_count() or 1) + MORE_WORKERS
 
 

@@ -316,7 +316,6 @@ def test_one_suggested_policy_wins_and_one_loses(measured: Demo) -> None:
 
 @pytest.fixture(scope="module")
 def incident(running: Demo) -> Demo:
-    """The same demo when its incident is measured and the route has switched."""
     announced = f"{SLOW_AFTER_S} s: "
     running.terminal.wait_for(lambda text: announced in text, 120, "the incident")
     running.take("incident", demo_screens.has_incident, 90)

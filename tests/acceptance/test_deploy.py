@@ -188,7 +188,6 @@ def known_variables() -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project as a wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     built = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
     assert built.returncode == 0, built.stderr

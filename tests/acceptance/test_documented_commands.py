@@ -24,7 +24,6 @@ MEMBERS = ("glm-5", "qwen3-32b")
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that looks like a checkout, with the commands of this one."""
     with short_checkout() as path:
         yield path
 
@@ -38,7 +37,6 @@ def fleet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def output_of(command: str, folder: Path, **environment: str) -> str:
-    """Return what a block prints."""
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -52,7 +50,6 @@ def output_of(command: str, folder: Path, **environment: str) -> str:
 
 
 def completion(block: str, folder: Path, log: Path, **environment: str) -> str:
-    """Run a block until it prints a completion, and return its model."""
     answers: list[str] = []
 
     def is_answered() -> bool:

@@ -117,5 +117,4 @@ def test_a_credential_that_an_agent_lacks_is_reported(
 
 
 def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command to completion, with a wide terminal."""
     return preforked.run(module, *arguments, env={**os.environ, "COLUMNS": "200"})

@@ -62,7 +62,6 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def provider(wide_area: WideArea, certificate: Path, tmp_path: Path) -> Iterator[str]:
-    """The base URL of a simulator in the hub, over TLS."""
     world = tmp_path / "world.json"
     world.write_text(json.dumps(WORLD))
     tls = ["--tls-cert", str(certificate), "--tls-key", str(certificate.with_name("key.pem"))]
@@ -140,7 +139,6 @@ def collector(wide_area: WideArea, tmp_path: Path) -> Iterator[Path]:
 
 
 def operate(area: WideArea, folder: Path, *words: str) -> str:
-    """Return the output of an operator's command in the hub."""
     return area.run("hub", "isochrone_collector", *words, "--identity", str(folder / "operator.json"))
 
 

@@ -87,7 +87,6 @@ Measure = Callable[[Simulator, int, int], Row]
 
 
 def measure_agent(simulator: Simulator, streams: int, bursts: int) -> Row:
-    """Measure the agent's errors at one load."""
     samples: list[Sample] = []
     cpu = time.process_time()
     for _ in range(bursts):
@@ -110,7 +109,6 @@ async def _burst(base_url: str, streams: int) -> list[Sample]:
 
 
 def measure_reference(simulator: Simulator, streams: int, bursts: int) -> Row:
-    """Measure the typical script's errors at one load."""
     measurements: list[Measurement] = []
     cpu = time.process_time()
     for _ in range(bursts):
@@ -191,7 +189,6 @@ def run(share: int) -> list[Row]:
 
 
 def main() -> int:
-    """Run everything; return 0 if every goal is met."""
     print(f"TTFT {TTFT_MS} ms, {TOKENS} tokens at {RATE}/s; errors against the simulator's record")  # noqa: T201  # as above
     return conclude(results(run(3 if "--quick" in sys.argv else 1)), GOALS)
 

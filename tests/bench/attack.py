@@ -97,7 +97,6 @@ QUICK = Size(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if the goals are met."""
     parser = argparse.ArgumentParser(description="Attacks on a collector.")
     parser.add_argument("--quick", action="store_true", help="fewer attempts, half a minute")
     size = QUICK if parser.parse_args(arguments).quick else FULL
@@ -177,7 +176,6 @@ def _attacked(
 
 
 def _signal(attackers: Sequence[Dialog]) -> None:
-    """Begin the attacks, or end them once they have begun."""
     for attacker in attackers:
         attacker.send("next")
 

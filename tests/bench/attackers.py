@@ -160,7 +160,6 @@ def continuations(spec: AttackSpec) -> Attack:
 
 
 def resets(spec: AttackSpec) -> Attack:
-    """Calls that are reset at once."""
     hpack = HPack()
     call = HeadersFrame(1, _head(hpack), flags=["END_HEADERS"]).serialize()
     again = HeadersFrame(1, _head(hpack), flags=["END_HEADERS"]).serialize()

@@ -96,7 +96,6 @@ class Run:
 
 
 def main() -> int:
-    """Return 0 if the goal is met and nothing is missing."""
     parser = argparse.ArgumentParser(description="A fleet on one collector.")
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--plain", action="store_true", help="without TLS and credentials")

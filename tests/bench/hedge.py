@@ -73,7 +73,6 @@ _NO_HEDGE = {"reason": "a member fails", "delay_us": None}
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Return 0 if all goals are met."""
     parser = argparse.ArgumentParser(description="Hedged requests, and gateways that follow tables.")
     parser.add_argument("--seconds", type=float, default=150, help="duration of the hedged and unhedged requests")
     parser.add_argument("--changes", type=int, default=9, help="number of changes for Envoy")

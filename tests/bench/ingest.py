@@ -90,8 +90,6 @@ QUICK = Size(
 
 
 class PusherPool:
-    """Pusher processes of one kind, controlled together."""
-
     def __init__(self, configs: Sequence[PusherConfig]) -> None:
         self._dialogs = [Dialog("bench.pusher", config) for config in configs]
         for dialog in self._dialogs:
@@ -113,7 +111,6 @@ class PusherPool:
         return self.reports()
 
     def end(self) -> None:
-        """Stop the processes."""
         for dialog in self._dialogs:
             dialog.end()
 
@@ -146,7 +143,6 @@ class RawCopy:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write everything that is only in the log so far."""
         self._connection.execute("CHECKPOINT")
 
     def rows_per_second(self, batches: int) -> float:
@@ -294,7 +290,6 @@ def beside_backlog(size: Size, agents: PusherPool, live: PusherPool, full: float
 def collector_figures(
     size: Size, conninfo: str, folder: Path, prefixes: Sequence[str]
 ) -> tuple[dict[str, float], list[int]]:
-    """Measure the collector; return its figures and the ids of the targets."""
     with ExitStack() as stack:
         running = stack.enter_context(running_collector(folder, conninfo, "--tls"))
         operator = identity_file.read(Path(running.reported["operator"]))
@@ -347,7 +342,6 @@ def run(size: Size, prefixes: Sequence[str]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Return 0 if the goals are met."""
     parser = argparse.ArgumentParser(description="Ingest compared with raw COPY and a bare server.")
     parser.add_argument("--quick", action="store_true", help="shorter, with larger errors")
     add_part(parser)

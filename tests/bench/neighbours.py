@@ -39,7 +39,6 @@ def measured(prefixes: Sequence[str], measure: Callable[[str], Mapping[str, floa
 
 
 def goals_of(prefixes: Sequence[str], goals: Mapping[str, Goal]) -> dict[str, Goal]:
-    """Return the same goals for the figures of each part."""
     return {prefix + name: goal for prefix in prefixes for name, goal in goals.items()}
 
 

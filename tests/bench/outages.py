@@ -143,7 +143,6 @@ def show(found: Mapping[str, Shares]) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Return 0 if every surface shows the share of the outages."""
     parser = argparse.ArgumentParser(description="Shares of outages in which requests hang.")
     parser.add_argument("--cycles", type=int, default=8, help="number of outages, one in 600 s")
     parser.add_argument("--routes", type=int, default=4, help="number of routes, with a target of each interval")

@@ -28,7 +28,6 @@ Options = Sequence[tuple[str, int | str]]
 
 
 def start(module: str, *options: str) -> subprocess.Popen[bytes]:
-    """Start one of our programs without output."""
     command = [sys.executable, "-m", module, *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
@@ -49,7 +48,6 @@ class Dialog:
         self.end()
 
     def send(self, what: object = None) -> None:
-        """Write a line: a value class, or plain data."""
         assert self.process.stdin is not None
         plain = asdict(what) if is_dataclass(what) and not isinstance(what, type) else what
         self.process.stdin.write(json.dumps(plain) + "\n")
@@ -64,12 +62,10 @@ class Dialog:
         return json.loads(line)
 
     def ask(self, what: object = None) -> Any:
-        """Write a line and return the answer."""
         self.send(what)
         return self.receive()
 
     def end(self) -> None:
-        """Kill the process."""
         with self.process:
             self.process.kill()
 
@@ -80,7 +76,6 @@ def next_line() -> Any:
 
 
 def reply(what: object = None) -> None:
-    """Answer the benchmark that controls this process."""
     print(json.dumps(what), flush=True)  # noqa: T201  # the answer
 
 
@@ -203,7 +198,6 @@ class Chain(ExitStack):
         self.reported = ready(self.start("isochrone_collector", "serve", "--trust-loopback", *where))
 
     def start(self, module: str, *options: str) -> subprocess.Popen[bytes]:
-        """Start one of our programs, until the block ends."""
         process = self.enter_context(start(module, *options))
         self.callback(process.terminate)
         return process

@@ -163,7 +163,6 @@ class Pusher:
         self._bodies: dict[int, list[PushBody]] = {}
 
     def prepare(self, samples: int) -> None:
-        """Prepare the bodies of batches of this size."""
         if samples not in self._bodies:
             config = self._config
             made = bodies(config.targets, now_at=config.now_at, seed=config.seed, samples=samples)
@@ -215,7 +214,6 @@ class Pusher:
 
 
 async def main() -> None:
-    """Run loads until stdin ends."""
     config = PusherConfig(**next_line())
     trust = Trust(roots=config.roots, server_name=config.server_name) if config.roots else PLAIN
     async with open_aio_channel(parse_address(config.address), trust, config.credential) as channel:

@@ -88,7 +88,6 @@ class Result:
 
 
 async def from_samples(conninfo: str, scope: Scope, *, times: int) -> list[Result]:
-    """Return nearest-rank quantiles over all samples, `times` times."""
     statement = sql.SQL(_EXACT).format(shares=sql.Literal(list(SHARES)))
 
     async def query(connection: Connection) -> Result:
@@ -252,7 +251,6 @@ def run(scale: Scale, stack: ExitStack) -> dict[str, float]:
 
 
 def main() -> int:
-    """Return 0 if the goals are met."""
     with ExitStack() as stack:
         return conclude(run(QUICK if "--quick" in sys.argv else FULL, stack), GOALS)
 

@@ -51,8 +51,6 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The size of the database, and its disk space in bytes."""
-
     size: Size
     room: int
 
@@ -95,7 +93,6 @@ def filled_database(scale: Scale) -> Iterator[FilledDatabase]:
 
 
 async def build_dataset(conninfo: str, size: Size, *, now_at: int) -> Dataset:
-    """Create the dataset. Raises the errors of the store."""
     schema.migrate(conninfo)
     today_at = day_of(now_at)
     days = Window(from_at=today_at - size.days * DAY_US, until_at=today_at)
@@ -125,7 +122,6 @@ async def build_dataset(conninfo: str, size: Size, *, now_at: int) -> Dataset:
 
 
 async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[Target, ...]:
-    """Apply a plan at the start of the month; return its targets."""
     targets = [
         {"provider": f"p{n % 7}", "model": f"m{n:03}", "base_url": "http://h", "every": f"{EVERY_US // SECOND_US}s"}
         for n in range(size.targets)

@@ -48,7 +48,6 @@ class Committer:
         self._prepared: dict[int, bytes] = {}
 
     async def commit(self, rows: int) -> None:
-        """Commit this number of rows."""
         connection = await self._idle.get()
         try:
             if rows not in self._prepared:
@@ -72,7 +71,6 @@ class BareFleet(fleet_pb2_grpc.FleetServicer):
         self._committer = committer
 
     async def Push(self, request: fleet_pb2.PushRequest, _context: object) -> Any:  # noqa: N802  # gRPC's
-        """Answer after the commit."""
         received_at = time.time_ns() // 1000
         if self._committer is not None:
             await self._committer.commit(len(request.samples))
@@ -80,7 +78,6 @@ class BareFleet(fleet_pb2_grpc.FleetServicer):
         return fleet_pb2.PushResponse(stored=len(request.samples), received_at=received_at, server_at=server_at)
 
     async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: object) -> Any:  # noqa: N802  # gRPC's
-        """Answer at once."""
         return fleet_pb2.FetchPlanResponse()
 
 

@@ -131,7 +131,6 @@ class Fleet:
 
 
 def main() -> int:
-    """Return 0 if the goal is met and nothing is missing."""
     parser = argparse.ArgumentParser(description="Time from commit to consumer.")
     parser.add_argument("--watchers", type=int, default=1000)
     parser.add_argument("--changes", type=int, default=30)
@@ -226,7 +225,6 @@ def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[floa
 
 @contextmanager
 def _watchers(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[list[Dialog]]:
-    """Start the processes of the watchers, and wait until they are ready."""
     with ExitStack() as stack:
         configs = [{"http": http, "watchers": watchers[n::PROCESSES]} for n in range(PROCESSES)]
         dialogs = [stack.enter_context(Dialog("bench.watchers", config)) for config in configs]

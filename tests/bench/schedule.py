@@ -71,7 +71,6 @@ def reference_figures(timers: Sequence[subprocess.Popen[bytes]]) -> dict[str, fl
 
 
 def main() -> int:
-    """Return 0 if start error and skew are within their goals."""
     parser = argparse.ArgumentParser(description="Measure the punctuality of rounds.")
     parser.add_argument("--seconds", type=int, default=60, help="duration of the measurement")
     parser.add_argument("--targets", type=int, default=10, help="number of targets, each probed every 2 s")

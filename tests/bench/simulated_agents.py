@@ -42,7 +42,6 @@ class Collector:
     server_name: str | None = None
 
     def channel(self, credential: str) -> grpc.aio.Channel:
-        """Open a separate connection."""
         trust = {"roots": self.certificate, "server_name": self.server_name}
         return own_channel(self.address, **trust, credential=credential, options=CLIENT_OPTIONS)
 
@@ -164,7 +163,6 @@ async def _run_all(agents: Sequence[Agent], timeline: Timeline, fleet: int) -> N
 
 
 def main() -> None:
-    """Read the configuration, run the agents, and print their pushes."""
     config = next_line()
     collector, common = Collector(**config["collector"]), {name: config[name] for name in ("targets", "region")}
     agents = [

@@ -77,7 +77,6 @@ def _event(content: bytes) -> dict[str, Any] | None:
 
 
 async def main() -> None:
-    """Run the watchers and print what arrived."""
     config = WatcherConfig(**await asyncio.to_thread(next_line))
     watchers = Watchers(config)
     async with asyncio.TaskGroup() as group:

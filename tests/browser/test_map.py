@@ -56,7 +56,6 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, shared_collector: Collector) -> Page:
-    """A page with rounds from three regions with a place, and from one without."""
     call = shared_collector.call
     assert call.apply(PLAN).problems == ()
     ids = {target.name: target.id for target in call.targets().targets}

@@ -62,7 +62,6 @@ def latency(target: str, region: str) -> int:
 
 
 def phases(region: str) -> dict[str, int]:
-    """Connections from Singapore take longer."""
     times = 5 if region == SG else 1
     return {
         "dns_us": 2_000,

@@ -33,8 +33,6 @@ def latency(target: str, region: str) -> int | None:
 
 @dataclass(slots=True)
 class Page:
-    """The public page of a collector, in a browser without a session."""
-
     browser: Browser
     collector: Collector
 

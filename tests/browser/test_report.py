@@ -55,7 +55,6 @@ def page(routing: FakeCollector, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def crowded(routing: FakeCollector, tmp_path: Path) -> Path:
-    """A report with thirty regions."""
     observatory = routing
     rows = [replace(row, region=f"region-number-{n}") for n in range(30) for row in DIFFERENTIALS]
     lines = [replace(line, region=f"region-number-{n}") for n in range(30) for line in observatory.series.series[:2]]
@@ -66,7 +65,6 @@ def crowded(routing: FakeCollector, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def empty(routing: FakeCollector, tmp_path: Path) -> Path:
-    """A report of a window without samples."""
     observatory = routing
     observatory.differentials = observatory.standings = observatory.coverage = observatory.region_costs = ()
     observatory.tiers = observatory.latency_budgets = ()
@@ -81,7 +79,6 @@ def report(routing: FakeCollector, file: Path) -> Path:
 
 
 def shown(browser: Browser, file: Path, view: str = "", *, width: int = 1280, dark: bool = False) -> None:
-    """Open a view of a report and wait until it is drawn."""
     browser.open(file, width=width, dark=dark)
     browser.until("document.querySelector('header nav a')")
     if view:

@@ -81,7 +81,6 @@ def extended(push: Callable[..., Awaitable[Receipt]]) -> Callable[..., Awaitable
 
 
 def main() -> None:
-    """Run the agent."""
     home, *arguments = sys.argv[1:]
     step_with(Path(home, "clock"))
     from isochrone_agent.cli.main import cli

@@ -23,7 +23,6 @@ class Operator:
         _run("isochrone_collector", "apply", str(plan), "--yes", *self._where())
 
     def invite(self, vantage: Vantage) -> str:
-        """Create a join token."""
         arguments = ("vantage", "add", vantage.name, "--region", vantage.region, "--output", "json")
         return str(json.loads(_run("isochrone_collector", *arguments, *self._where()))["token"])
 
@@ -46,8 +45,6 @@ def _run(module: str, *words: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class Collector:
-    """One collector. Its clock is ahead of the true one by the seconds in the file `clock`."""
-
     program: Program
     clock: Path
     port: int = 0

@@ -14,8 +14,6 @@ ACKNOWLEDGED = "acknowledged"
 
 
 class Status(StrEnum):
-    """The result of recording a sample in the spool."""
-
     KEPT = "kept"
     REFUSED = "refused"
 

@@ -26,8 +26,6 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Numbers of samples."""
-
     recorded: int = 0
     stored: int = 0
     lost: int = 0  # neither stored nor spooled, and for none of the reasons below
@@ -65,5 +63,4 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def judge_all(everything: Iterable[Evidence]) -> Verdict:
-    """Return the sum over all vantages."""
     return sum(map(judge, everything), Verdict())

@@ -63,7 +63,6 @@ class Program:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the exit."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -80,7 +79,6 @@ class Program:
         return self.process.wait()
 
     async def ready_line(self) -> dict[str, Any]:
-        """Return the line of JSON that reports readiness."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline and self.runs:
             with contextlib.suppress(ValueError):
@@ -90,7 +88,6 @@ class Program:
         raise RuntimeError(f"{self.name} did not start: {self.log_file.read_text()[-2000:]}")
 
     def log(self) -> str:
-        """Return what was logged since the last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._logged_before)
             return log.read().decode(errors="replace")

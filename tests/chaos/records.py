@@ -59,7 +59,6 @@ def account(data_dir: Path) -> Account:
 
 
 def waiting_count(data_dir: Path) -> int:
-    """Return the number of waiting samples in a spool that an agent has open."""
     try:
         with closing(database.connect_read_only(data_dir / FILE)) as db:
             return read_stats(db).waiting

@@ -87,7 +87,6 @@ class Relay:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Cut all connections and stop listening."""
         assert self._server is not None
         self._server.close()
         self._cut_all()

@@ -78,7 +78,6 @@ class TestedAgent:
         return bool(recorded) and recorded[-1].at_ns >= self.damaged_ns
 
     def is_recording(self) -> bool:
-        """Return whether the running process has recorded samples."""
         recorded = self.journal()
         return self.program.runs and bool(recorded) and recorded[-1].at_ns >= self.program.started * 1e9
 
@@ -119,16 +118,12 @@ class TestedAgent:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of the route, behind its relay."""
-
     target_id: int
     relay: Relay
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Testbed:
-    """All running parts, with their files in `folder`."""
-
     folder: Path
     database: Database
     collectors: list[Collector]
@@ -164,8 +159,6 @@ class Testbed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The size of a testbed."""
-
     agents: int
     collectors: int
     own_disks: bool  # of agents and servers of the database

@@ -38,7 +38,6 @@ KEEPS_RUNNING = ("serve", "run")
 
 
 def main() -> int:
-    """Return 0 without a defect."""
     parser = argparse.ArgumentParser(description="The first hour of a new user.")
     parser.add_argument("--here", action="store_true", help="this checkout and its environment, not a fresh clone")
     parser.add_argument("--keep", type=Path, help="keep the clone and the home folder here")

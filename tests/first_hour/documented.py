@@ -34,7 +34,6 @@ def subcommands(help_text: str) -> list[str]:
 
 
 def is_endless(line: str) -> bool:
-    """Return whether the command runs until Ctrl-C."""
     return bool(_ENDLESS & set(shlex.split(line)))
 
 

@@ -74,7 +74,6 @@ class Newcomer:
             self.fail(f"{what}: {defect}")
 
     def fail(self, sentence: str) -> None:
-        """Note a defect."""
         self.failures.append(sentence)
         print(f"DEFECT {sentence}", flush=True)  # noqa: T201  # progress
 

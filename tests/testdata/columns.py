@@ -23,8 +23,6 @@ def present(value: T | None) -> T:
 
 
 class Row(NamedTuple):
-    """One probe."""
-
     target: int
     region: str
     at: int

@@ -110,7 +110,6 @@ class DatabaseRelay:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
-        """Close all connections."""
         for writer in self._writers:
             writer.transport.abort()
 

@@ -18,7 +18,6 @@ def rows(screen: str) -> list[str]:
 
 
 def samples(screen: str) -> int:
-    """Return the number of samples in the title, 0 if there is none yet."""
     found = re.search(r" (\d+) samples", screen)
     return int(found[1]) if found else 0
 
@@ -29,22 +28,18 @@ def is_whole(screen: str) -> bool:
 
 
 def has_every_ttft(screen: str) -> bool:
-    """Return whether each target has a number from each of the three regions."""
     return is_whole(screen) and not any(UNKNOWN in row for row in rows(screen))
 
 
 def is_firm(screen: str) -> bool:
-    """Return whether each difference has an error."""
     return is_whole(screen) and all(row.count("±") == 2 for row in rows(screen))
 
 
 def is_wide(screen: str) -> bool:
-    """Return whether the targets have their providers."""
     return is_whole(screen) and any(row.startswith(f"{SLOW[0]} ") for row in rows(screen))
 
 
 def is_narrow(screen: str) -> bool:
-    """Return whether the targets have no providers."""
     return is_whole(screen) and not any("/" in row.split()[0] for row in rows(screen))
 
 

@@ -57,21 +57,17 @@ class FaultyCollector(fleet_pb2_grpc.FleetServicer):
             self.in_flight -= 1
 
     async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: Context) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # the name in the .proto
-        """Answer without a plan."""
         return fleet_pb2.FetchPlanResponse()
 
     async def Join(self, _request: fleet_pb2.JoinRequest, context: Context) -> fleet_pb2.JoinResponse:  # noqa: N802  # the name in the .proto
-        """Refuse every join."""
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this collector does not admit agents")
         raise AssertionError("abort raises")
 
     async def Renew(self, _request: fleet_pb2.RenewRequest, _context: Context) -> fleet_pb2.RenewResponse:  # noqa: N802  # the name in the .proto
-        """Change nothing."""
         return fleet_pb2.RenewResponse()
 
     @property
     def stored(self) -> list[int]:
-        """The rounds of all stored samples, sorted."""
         pushes = [fleet_pb2.PushRequest.FromString(content) for content in self.batches.values()]
         return sorted(sample.round_at for push in pushes for sample in push.samples)
 

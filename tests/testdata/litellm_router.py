@@ -28,7 +28,6 @@ async def ask(router: litellm.Router, *, model: str, region: str | None) -> str:
 
 
 async def main(config: dict[str, Any]) -> None:
-    """Carry out the commands."""
     litellm.callbacks = [RegionalRouting(**config["plugin"])]
     routers = {
         name: litellm.Router(model_list=config["model_list"], **settings)

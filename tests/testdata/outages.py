@@ -96,8 +96,6 @@ class _Provider(Prober):
 
 @dataclass(slots=True)
 class _Memory:
-    """A spool that only keeps the samples."""
-
     samples: list[Sample] = field(default_factory=list)
 
     async def spend(self, _day_at: int) -> list[Spend]:

@@ -23,7 +23,6 @@ RTT_OFFSET, TCP_INFO_BYTES = 68, 104
 
 
 def measure(base_url: str, model: str, context: ssl.SSLContext) -> dict[str, int]:
-    """Return the durations of one request."""
     url = urlsplit(base_url)
     host, port = url.hostname or "", url.port or 443
     body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "Hi"}]})
@@ -49,7 +48,6 @@ def measure(base_url: str, model: str, context: ssl.SSLContext) -> dict[str, int
 
 
 def main() -> None:
-    """Measure until the standard input is closed, then print."""
     base_url, model, ca_file = sys.argv[1:]
     context = ssl.create_default_context(cafile=ca_file)
     found = []

@@ -167,7 +167,6 @@ def _use(streams: Sequence[int]) -> None:
 
 
 def main() -> None:
-    """Fork a process for each request; each of them ends as its program does."""
     requests = socket.socket(fileno=int(sys.argv[1]))
     # Like `python -m`, without the folder of this script.
     del sys.path[0]

@@ -122,11 +122,9 @@ class PseudoTerminal:
         return code
 
     def press(self, key: str) -> None:
-        """Type a key, for instance `CTRL_C`."""
         os.write(self._master, key.encode())
 
     def resize(self, *, columns: int, lines: int) -> None:
-        """Change the size of the window."""
         with self._lock:
             self._screen.resize(lines, columns)
             self._set_size(columns, lines)

@@ -44,8 +44,6 @@ def without(*dead: str) -> Latencies:
 
 @dataclass(slots=True)
 class Fleet:
-    """Pushes the given latencies from its vantages."""
-
     targets: dict[str, int]
     epoch: int = 1  # distinguishes the pushes of two fleets
     phases: Callable[[str], dict[str, int]] = lambda _region: {}  # of the requests from a region, by field

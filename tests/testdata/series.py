@@ -68,7 +68,6 @@ class SeriesModel:
         return START_AT + np.arange(int(days * 86_400 / self.every_s), dtype=np.int64) * self.every_s * 1_000_000
 
     def values(self, rounds: Integers, seed: int) -> Reals:
-        """Return the medians of these rounds, reproducible by seed."""
         hours = (rounds % DAY_US) / DAY_US * 2 * pi
         day = self.daily_amplitude * (np.sin(hours) + np.sin(2 * hours + 1) / 3)
         shocks = np.random.default_rng(seed).standard_normal(len(rounds)) * sqrt(1 - self.autocorrelation**2)

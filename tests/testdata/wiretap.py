@@ -29,7 +29,6 @@ class Wiretap(socketserver.ThreadingTCPServer):
             back.join()
 
     def server_close(self) -> None:
-        """Stop listening."""
         self.shutdown()
         super().server_close()
 

@@ -29,7 +29,6 @@ class Cell:
     moved_s: list[float] = field(default_factory=list)
 
     def add(self, report: pytest.TestReport, case: str) -> None:
-        """Note a phase of a test."""
         if report.failed or report.skipped or report.when == "call":
             self.outcomes.add(report.outcome)
         if report.skipped:
@@ -49,8 +48,6 @@ class Cell:
 
 
 class ConsumerTable:
-    """The cells of a run, by consumer and case."""
-
     def __init__(self) -> None:
         self.cells: defaultdict[tuple[str, str], Cell] = defaultdict(Cell)
 
@@ -64,7 +61,6 @@ class ConsumerTable:
                 item.user_properties.append(("consumer", (name, case)))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a report of any process."""
         for name, value in report.user_properties:
             if name == "consumer" and isinstance(value, list | tuple):
                 self.cells[value[0], value[1]].add(report, value[1])
@@ -75,7 +71,6 @@ class ConsumerTable:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table, then what it cannot hold."""
         terminalreporter.section("consumers")
         for line in (*self.lines(), *self.notes(), *self.problems()):
             terminalreporter.line(line)
@@ -105,5 +100,4 @@ class ConsumerTable:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note the tests of this run."""
     config.pluginmanager.register(ConsumerTable(), "consumer-table")

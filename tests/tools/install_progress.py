@@ -58,7 +58,6 @@ class Progress:
 
 
 def installed_packages() -> int:
-    """The number of packages in this environment."""
     return len(list(Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
 
 

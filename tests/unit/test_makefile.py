@@ -28,7 +28,6 @@ def program(path: Path, text: str) -> None:
 
 
 def make(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Make the environment in the folder without installing anything."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
     command = ["make", ".venv/.installed", "PYTHON=./python", "INSTALL=true"]

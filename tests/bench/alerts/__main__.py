@@ -90,8 +90,6 @@ class Noise:
 
 @dataclass(slots=True)
 class Run:
-    """A simulated fleet and its collector."""
-
     local: InProcessCollector
     detection: IncidentDetection
     noise: Noise
@@ -105,7 +103,6 @@ class Run:
         return DAY_AT + self.number * EVERY_US
 
     async def apply(self, *targets: str) -> None:
-        """Put a plan with these targets in force."""
         document = f"baseline: us\ncontrol: {CONTROL}\nevery: 60s\ntargets:\n" + "".join(
             f"  - {{provider: {target.partition('/')[0]}, model: {target.partition('/')[2]}, base_url: http://h}}\n"
             for target in targets
@@ -208,7 +205,6 @@ async def measured(conninfo: str, *, seed: int, hours: int) -> Account:
 
 
 def main() -> int:
-    """Return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description="Alerts of a simulated fleet.")
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--seed", type=int, default=SEED)

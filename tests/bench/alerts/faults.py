@@ -36,7 +36,6 @@ class Fault:
     clock_offset_s: int = 0
 
     def affects(self, vantage: str, number: int = 0) -> bool:
-        """Return whether the requests of a vantage are affected in a round."""
         is_everywhere = self.everywhere_from is not None and number >= self.everywhere_from
         return is_everywhere or vantage.startswith(self.vantages)
 

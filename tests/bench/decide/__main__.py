@@ -75,7 +75,6 @@ def one_hot(chosen: Integers, members: int) -> Reals:
 
 
 def isochrone(found: Course, seed: int) -> Outcome:
-    """Return the outcome of the collector's own decisions."""
     world = found.world
     plan = plan_of(*(target(place, every_us=world.every_s * SECOND_US) for place in range(world.members)))
     history = week([seed, 5], [one.id for one in plan.targets], 0.45) if world.has_history else NO_HISTORY
@@ -140,7 +139,6 @@ def tune() -> None:
 
 
 def main() -> int:
-    """Return 0 if every goal is met."""
     parser = argparse.ArgumentParser(prog="python -m bench.decide")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--tune", action="store_true", help="print the best parameters of the simple rules, and end")

@@ -100,8 +100,6 @@ def _each(turn: Callable[[int], None], values: Iterable[int]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The measurements of all parts."""
-
     filled: FilledDatabase
     collector: RunningServer
     load: BackgroundIngest
@@ -110,7 +108,6 @@ class Bench:
 
     @property
     def http(self) -> str:
-        """The address of the page."""
         return self.collector.reported["http"]
 
     def sql_s(self, asked: Sequence[reference_sql.Asked]) -> float:
@@ -284,7 +281,6 @@ def run(scale: Scale, length: Length, stack: ExitStack) -> dict[str, float]:
 
 
 def main() -> int:
-    """Return 0 if the goals are met."""
     scale, length = (QUICK, SHORT) if "--quick" in sys.argv else (FULL, LONG)
     with ExitStack() as stack:
         return conclude(run(scale, length, stack), GOALS)

@@ -63,7 +63,6 @@ def first_visit(browser: Browser, url: str) -> Visit:
 
 
 def prepare(browser: Browser) -> None:
-    """Let each page of a tab note when its matrix is shown."""
     browser.ask("Page.addScriptToEvaluateOnNewDocument", source=_SHOWN)
 
 

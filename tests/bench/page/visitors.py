@@ -83,8 +83,6 @@ class _Repeated:
 
 @dataclass(slots=True)
 class Visitor:
-    """One open page."""
-
     config: VisitorsConfig
     counts: Counter[str]
     requests: dict[str, _Repeated] = field(init=False)
@@ -99,7 +97,6 @@ class Visitor:
         self.requests = {path: _Repeated() for path in self.config.paths} | planned
 
     async def stay(self, after_s: float) -> None:
-        """Be open until the process ends."""
         await asyncio.sleep(after_s)
         async with asyncio.TaskGroup() as group:
             for path, repeated in self.requests.items():
@@ -178,7 +175,6 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
 
 
 async def main() -> None:
-    """Open the pages and print counts."""
     config = VisitorsConfig(**await asyncio.to_thread(next_line))
     counts: Counter[str] = Counter()
     rng = random.Random(1)

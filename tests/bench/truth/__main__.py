@@ -74,7 +74,6 @@ GOALS = {
 
 
 def main() -> int:
-    """Return 0 if every goal is met."""
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else SEED
     covered = (*intervals.measured(seed), *intervals.measured_standings(seed))
     _print_coverage(covered)

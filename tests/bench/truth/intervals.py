@@ -99,7 +99,6 @@ class Coverage:
 
     @property
     def is_met(self) -> bool:
-        """True if the case holds."""
         return not self.coverage < self.case.least and (self.case.widest is None or self.width <= self.case.widest)
 
 

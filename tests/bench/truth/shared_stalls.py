@@ -62,7 +62,6 @@ class World:
         return np.asarray(alone + STALL_US * stalled)
 
     def sent(self, plan: Plan, rounds: int) -> Sent:
-        """Probe the members of a plan as an agent does."""
         columns = []
         for timing in timings(plan.targets, vantage="v", routes=plan.routes):
             first_at = timing.latest(START_AT + EVERY_US).round_at

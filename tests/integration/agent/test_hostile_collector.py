@@ -69,8 +69,6 @@ SECRET = b'{"error":{"message":"root-password"}}'[:36]
 
 @dataclass(slots=True)
 class Listener:
-    """A socket that counts connections, and records the path of each request."""
-
     port: int = 0
     connections: int = 0
     paths: list[str] = field(default_factory=list)
@@ -149,7 +147,6 @@ async def scene() -> AsyncIterator[Scene]:
 
 @asynccontextmanager
 async def agent(found: Scene, folder: Path, policy: str | None) -> AsyncIterator[Settings]:
-    """Run an agent with the text of a policy file."""
     path = folder / "policy.toml"
     settings = Settings(vantage=Vantage(name="sg-1", region="sg"), collector=found.address, data_dir=folder)
     if policy is not None:
@@ -164,7 +161,6 @@ async def agent(found: Scene, folder: Path, policy: str | None) -> AsyncIterator
 
 
 async def sampled(found: Scene, numbers: set[int]) -> dict[int, Sample]:
-    """Wait until each of these targets has a sample, and return the latest of each."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not numbers <= {sample.target_id for sample in found.collector.samples}:
             await asyncio.sleep(0.05)

@@ -39,7 +39,6 @@ async def follow(version: int, _content_hash: bytes) -> int:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same behaviour with waits about a twentieth as long."""
     monkeypatch.setattr(uplink_module, "LINGER_SECONDS", 0.02)
     monkeypatch.setattr(uplink_module, "REFUSED_HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(uplink_module, "SPOOL_RETRY_SECONDS", 0.05)

@@ -92,7 +92,6 @@ STATES = {
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that asks a collector, with its words."""
     waiting: list[tuple[str, click.Command]] = [("", cli)]
     while waiting:
         words, command = waiting.pop()

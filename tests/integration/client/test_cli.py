@@ -321,7 +321,6 @@ def test_a_closed_pipe_is_silent(observatory: FakeCollector) -> None:
 
 
 def opened(observatory: FakeCollector, *arguments: str, **environment: str) -> "tuple[int, subprocess.Popen[bytes]]":
-    """The command on a terminal, and our end of that."""
     ours, theirs = pty.openpty()
     base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     command = [sys.executable, "-m", "isochrone_client", *arguments]
@@ -332,7 +331,6 @@ def opened(observatory: FakeCollector, *arguments: str, **environment: str) -> "
 
 
 def on_a_terminal(observatory: FakeCollector, *arguments: str, **environment: str) -> str:
-    """The output of the command on a terminal."""
     ours, process = opened(observatory, *arguments, **environment)
     written = b""
     try:

@@ -414,7 +414,6 @@ class Script:
         return ()
 
     def follow_samples(self, _selection: Selection, *, since_at: int = 0) -> Iterator[SampleList]:
-        """Yield the next stream."""
         self.since.append(since_at)
         for batch in self.streams.pop(0):
             if isinstance(batch, Exception):

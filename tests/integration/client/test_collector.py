@@ -113,8 +113,6 @@ def hours_ago(hours: float) -> int:
 
 
 class SampleFeeder:
-    """A pusher of samples of target `a`, each with a different number as its TTFT."""
-
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
         self.number = 0

@@ -140,7 +140,6 @@ def test_a_collector_that_was_never_there_is_an_error(observatory: FakeCollector
 
 
 def snapshot(observatory: FakeCollector, *options: str) -> str:
-    """The output of the command on a pipe."""
     result = CliRunner().invoke(cli, ["watch", "--collector", observatory.address, *options], prog_name="isochrone")
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
@@ -180,7 +179,6 @@ def test_options_choose_what_is_asked(observatory: FakeCollector) -> None:
 
 @pytest.fixture
 def following(observatory: FakeCollector) -> Iterator["subprocess.Popen[str]"]:
-    """The command with `--follow` on a pipe."""
     process = Program[str](
         "isochrone_client",
         *("watch", "--follow", "--every", "1", "--output", "json"),

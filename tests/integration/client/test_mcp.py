@@ -44,7 +44,6 @@ shares_assistant = pytest.mark.asyncio(loop_scope="module")
 
 @asynccontextmanager
 async def connected(address: str, *options: str) -> "AsyncIterator[Client]":
-    """A client of the command as a separate process."""
     from mcp import Client, StdioServerParameters
 
     command = ["-m", "isochrone_client", "mcp", "--collector", address, *options]
@@ -70,7 +69,6 @@ async def document(client: "Client", tool: str, **inputs: Any) -> dict[str, Any]
 
 
 async def refusal(client: "Client", tool: str, **inputs: Any) -> str:
-    """The text of an answer that is an error."""
     result = await client.call_tool(tool, inputs)
     assert result.is_error
     return text_of(result)

@@ -252,7 +252,6 @@ LOST = r"; continuing( after generation 50)? when it is back"
 
 
 def written(file: Path) -> dict[str, Any]:
-    """The only table of the file; empty if there is none yet."""
     if not file.exists():
         return {}
     (table,) = json.loads(file.read_text())["tables"]

@@ -53,8 +53,6 @@ def results_of(printed: str) -> NodeResults:
 
 @dataclass(slots=True)
 class NodeRunner:
-    """Runs each file of tests once, when its results are needed."""
-
     package: NodePackage
     environment: dict[str, str]
     results: dict[str, NodeResults] = field(default_factory=dict)

@@ -28,7 +28,6 @@ VALUES = {"window": "1m", "region": ".*", "target": ".*", "client_region": ".*",
 
 
 def expressions() -> dict[str, str]:
-    """Return the query of every panel, by dashboard, panel and letter."""
     found = {}
     for path in DASHBOARDS:
         for panel in json.loads(path.read_text())["panels"]:

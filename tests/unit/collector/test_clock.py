@@ -26,7 +26,6 @@ class Machine:
         return self.true_at + self.ahead_us
 
     def elapsed(self) -> int:
-        """Return the clock that is never set."""
         return self.true_at - NOW_AT + 77
 
     def hear(self, guard: ClockGuard, *ahead_us: int) -> None:

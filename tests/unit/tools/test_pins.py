@@ -18,7 +18,6 @@ FAILS = "#!/bin/sh\necho 'no such host' >&2\nexit 1\n"
 
 
 def programs(monkeypatch: pytest.MonkeyPatch, folder: Path, **texts: str) -> None:
-    """Let these programs be the only ones that are found."""
     (folder / "bin").mkdir()
     (folder / "deploy").mkdir()
     for name, text in texts.items():

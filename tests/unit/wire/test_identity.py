@@ -151,7 +151,6 @@ def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder with a short path, as a socket needs."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 

@@ -27,7 +27,6 @@ MOVE_US = 100 * SECOND_US
 
 
 def switched(generation: int) -> RouteTable:
-    """CHAT with the weights of the first two members exchanged."""
     first, second, *others = CHAT.entries
     entries = (replace(first, weight=second.weight), replace(second, weight=first.weight), *others)
     return replace(CHAT, generation=generation, built_at=NOW_AT, entries=entries, move_within_us=MOVE_US)

@@ -41,14 +41,12 @@ def agent_command(
 
 
 def rows(collector: Collector) -> int:
-    """How many samples PostgreSQL has."""
     with psycopg.connect(collector.database_url) as connection:
         found = connection.execute("SELECT count(*) FROM sample").fetchone()
     return int(found[0]) if found else 0
 
 
 def probes(agent: Agent) -> int:
-    """How many probes it has finished, which is how many samples it has recorded."""
     return agent.log().count('"probe.done"')
 
 

@@ -48,8 +48,6 @@ class FakeFleet(fleet_pb2_grpc.FleetServicer):
 
 @dataclass(slots=True)
 class WatcherUnderTest:
-    """A plan watcher with its spool, round runner and collector."""
-
     spool: AsyncSpool
     rounds: ProbeScheduler
     watcher: PlanWatcher
@@ -250,7 +248,6 @@ def refusal(collector: Collector) -> str | None:
 
 
 def running(agent: Agent) -> list[int]:
-    """Return the versions of the plans that the agent has started."""
     lines = (json.loads(line) for line in agent.log().splitlines() if line.startswith("{"))
     return [line["version"] for line in lines if line["event"] == "plan.started"]
 
@@ -309,7 +306,6 @@ def _as_operator(collector: Collector) -> tuple[str, str]:
 
 
 def _version(collector: Collector) -> int:
-    """Return the version that the agent runs."""
     vantages = collector.call.vantages().vantages
     return vantages[0].plan_version if vantages else 0
 

@@ -58,8 +58,6 @@ def target(simulator: Simulator, model: str, number: int = 7, **more: Any) -> Ta
 
 
 class Notebook(AsyncSpool):
-    """A spool that also keeps its samples in memory for the test."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.samples: list[Sample] = []
@@ -86,7 +84,6 @@ class Machine:
         return found
 
     async def until(self, enough: "Enough") -> None:
-        """Wait until there are enough samples since the last call of `samples`."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not enough(self.spool.samples):
                 await asyncio.sleep(0.02)
@@ -401,7 +398,6 @@ async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: 
 
 
 def descriptors() -> int:
-    """Count the descriptors that this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 

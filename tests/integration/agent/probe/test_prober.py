@@ -313,7 +313,6 @@ WORLD = {
 
 
 def fast_target(base_url: str, rate: int, tokens: int) -> Target:
-    """A target whose answers have so many tokens."""
     model = f"at-{rate}"
     workload = Workload(max_output_tokens=tokens)
     return Target(id=rate, name=model, provider="sim", model=model, base_url=base_url, workload=workload)
@@ -441,7 +440,6 @@ def test_a_burst_of_cold_streams_under_a_limit_of_tasks(
 
 
 def recorded(path: Path) -> list[Sample]:
-    """Return the samples in the spool of an agent that has ended."""
     with closing(Spool(path)) as spool:
         bodies = [body for batch in iter(spool.lease, None) for body in batch.bodies]
     return [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in bodies]

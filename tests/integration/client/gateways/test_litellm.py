@@ -62,8 +62,6 @@ class Providers:
 
 @contextmanager
 def running(providers: Providers) -> Iterator[None]:
-    """Run the APIs on loopback."""
-
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

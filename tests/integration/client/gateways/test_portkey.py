@@ -77,7 +77,6 @@ def written(file: Path, *tables: RouteTable) -> Path:
 
 
 def models(gateway: Portkey, count: int, **headers: str) -> Counter[str | None]:
-    """The models that answered so many requests, all of which are served."""
     answers = [gateway.ask(**headers) for _ in range(count)]
     assert {answer.status for answer in answers} == {200}, answers
     return Counter(answer.model for answer in answers)

@@ -95,7 +95,6 @@ def refused(asked: Callable[[], object]) -> grpc.StatusCode | None:
 
 
 def told(asked: Callable[[], object]) -> str:
-    """Return the message of a refusal."""
     with pytest.raises(grpc.RpcError) as caught:
         asked()
     return str(caught.value.details())
@@ -526,19 +525,15 @@ SELECT n, 'v-' || n, 'vantage', 'r', sha256(n::text::bytea), now() FROM generate
 
 
 class Clock:
-    """A clock that is moved by hand."""
-
     def __init__(self) -> None:
         self.at = NOW_AT
 
     def __call__(self) -> int:
-        """Its instant, in microseconds since the epoch."""
         return self.at
 
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """A migrated database, as the collector sees it."""
     opened = Database(database_url)
     await opened.open()
     yield opened

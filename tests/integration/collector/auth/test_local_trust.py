@@ -47,7 +47,6 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def environment(home: Path) -> dict[str, str]:
-    """The environment of a user who has set nothing."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ISOCHRONE_")}
     return {**ours, "HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
 
@@ -64,7 +63,6 @@ def asked(environment: Mapping[str, str], *words: str) -> "subprocess.CompletedP
 
 
 def status_of(url: str, credential: str = "") -> int:
-    """Return the status of an answer over HTTP."""
     headers = {"Authorization": f"Bearer {credential}"} if credential else {}
     try:
         with urlopen(Request(url, headers=headers), timeout=10) as answer:

@@ -85,7 +85,6 @@ def end_first(collector: Collector, identity: Identity) -> None:
 
 
 def age(path: Path) -> None:
-    """Let the renewal of the credential in an identity file be due."""
     identity_file.write(path, replace(identity_file.read(path), renew_at=1))
 
 
@@ -171,7 +170,6 @@ def beside(collector: Collector, start_collector: StartCollector) -> Collector:
 
 
 def announced(collector: Collector, identity: Identity) -> list[bytes]:
-    """Return the fingerprints of the certificates that a collector presents now and next."""
     caller = Caller(collector.address, identity)
     try:
         response = caller.fleet.Renew(fleet_pb2.RenewRequest(), timeout=10)
@@ -338,7 +336,6 @@ def test_a_foreign_certificate_is_not_rotated(tmp_path: Path) -> None:
 
 
 def findings(collector: Collector) -> dict[str, dict[str, str]]:
-    """Return what doctor finds, by check."""
     where = ("--database-url", collector.database_url, "--data-dir", str(collector.data_dir))
     done = run_command("doctor", *where, "--identity", str(collector.data_dir / "operator.json"), "-o", "json")
     return {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}

@@ -24,7 +24,6 @@ US = Vantage(name="us-1", region="us-east-2")
 
 
 def consult(collector: Collector, *more: str) -> tuple[int, dict[str, Any]]:
-    """The exit code, and the findings by what they are of."""
     database = ("--database-url", collector.database_url) if collector.database_url else ()
     told = ("--data-dir", str(collector.data_dir), "--collector", collector.address)
     done = run_command("doctor", *told, *database, "--output", "json", *more)
@@ -160,7 +159,6 @@ BODY = b'{"type":"isochrone.test"}'
 
 @pytest.fixture
 def listening(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The real command, and the address it tells."""
     file = tmp_path / "alert.secret"
     file.write_text(webhook_signature.format_secret(SECRET))
     command = [sys.executable, "-m", "isochrone_collector", "alerts", "listen", "--listen", "127.0.0.1:0"]

@@ -82,8 +82,6 @@ async def channel_to(served: Served) -> AsyncIterator[grpc.aio.Channel]:
 
 
 class Client:
-    """A connection whose frames are the test's own."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.http2 = H2Connection()
@@ -120,7 +118,6 @@ async def client_of(served: Served, source: str = "127.0.0.1") -> AsyncIterator[
 
 
 async def call(channel: grpc.aio.Channel, method: str = "/t.T/Call", content: bytes = b"x") -> bytes:
-    """Return the answer of a method, which is the request."""
     method_call: Any = channel.unary_unary(method)
     answer: bytes = await method_call(content, timeout=TIMEOUT_S)
     return answer

@@ -83,7 +83,6 @@ class Guarded:
         self.guard, self.recheck = CallGuard(), recheck
 
     def service(self, details: Any) -> Any:
-        """Return the handler of a method."""
         if details.method in REFUSED:
             return self.guard.refusing(REFUSED[details.method])
         handler = HANDLERS[details.method]
@@ -434,8 +433,6 @@ async def test_changes_are_recorded_with_the_caller(monkeypatch: pytest.MonkeyPa
 
 
 async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
-    """Return the error of a call whose work raises `error`."""
-
     async def work() -> bytes:
         raise error
 

@@ -86,7 +86,6 @@ def write_pair(certificate: Path, key: Path) -> None:
 
 
 def shown(collector: Collector) -> str:
-    """Return the certificate that HTTP presents, in PEM."""
     url = httpx.URL(collector.http)
     assert url.port is not None
     return ssl.get_server_certificate((url.host, url.port))

@@ -58,7 +58,6 @@ async def guarded_by(web: Web) -> Web:
 
 
 async def log_in(web: Web, credential: object = READER, headers: dict[str, str] | None = None) -> httpx.Response:
-    """Return the answer to the form."""
     return await web.client.post(
         "/session", data={"credential": str(credential)}, headers=SAME_ORIGIN if headers is None else headers
     )
@@ -276,7 +275,6 @@ class Public:
         return {"Authorization": f"Bearer {found.credential}"}
 
     def status(self) -> dict[str, Any]:
-        """Return the status."""
         found: dict[str, Any] = self.http.get("/v1/status").raise_for_status().json()
         return found
 

@@ -33,7 +33,6 @@ SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
 @contextmanager
 def proxy_of(collector: Collector, secret: str = SECRET) -> Iterator[str]:
-    """Run a proxy of a collector; yields its URL."""
     port = free_port()
     with Popen([sys.executable, reverse_proxy.__file__, collector.http, str(port), secret]) as process:
         try:
@@ -164,7 +163,6 @@ class Login(BaseHTTPRequestHandler):
 
 @contextmanager
 def logins() -> Iterator[int]:
-    """Serve logins; yields the port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Login) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -203,7 +201,6 @@ def configuration(folder: Path, *, port: int, login_port: int, collector: str) -
 
 @contextmanager
 def nginx(folder: Path, main: Path, url: str) -> Iterator[None]:
-    """Run nginx until the end of the block."""
     program = shutil.which("nginx")
     if program is None:
         pytest.skip("nginx is not installed (Debian package: nginx)")

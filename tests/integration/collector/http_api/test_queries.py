@@ -81,7 +81,6 @@ EMPTY = {"/v1/alerts", "/v1/drift", "/v1/incidents", "/v1/rate-limits", "/v1/rou
 
 @pytest.fixture(scope="module")
 def collector(shared_collector: Collector) -> Collector:
-    """A collector with forty rounds of two targets from two regions."""
     shared_collector.call.apply(PLAN)
     fleet = Fleet(
         {target.name: target.id for target in shared_collector.call.targets().targets},

@@ -253,7 +253,6 @@ ANSWERS = [
 
 
 async def description(web: Web) -> dict[str, Any]:
-    """The OpenAPI document of the interface itself."""
     told: dict[str, Any] = (await web.get("/v1/openapi.json")).json()
     return told
 

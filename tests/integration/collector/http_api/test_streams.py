@@ -241,7 +241,6 @@ def latency_us(_target: str, _region: str) -> int:
 
 @pytest.fixture(scope="module")
 def fleet(shared_collector: Collector) -> Fleet:
-    """A hundred rounds of two targets from two regions, with two vantages each."""
     shared_collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in shared_collector.call.targets().targets})
     fleet.push_rounds(shared_collector.call, rounds_until(END_AT, ROUNDS), latency_us)
@@ -325,7 +324,6 @@ def test_samples_are_sent_as_they_are_stored(shared_collector: Collector, http: 
 
 
 def next_event(lines: Iterator[str]) -> dict[str, Any]:
-    """Return the data and the id of the next event."""
     event_id = ""
     for line in lines:
         name, _, value = line.partition(": ")

@@ -65,7 +65,6 @@ async def encoder() -> AsyncIterator[RowEncoder]:
 
 
 async def until_up(encoder: RowEncoder) -> None:
-    """Pack until there is a process."""
     batch = a_batch()
     async with asyncio.timeout(STARTED_WITHIN_S):
         while encoder.pid is None:
@@ -82,7 +81,6 @@ def is_running(pid: int | None) -> bool:
 
 
 async def until_gone(pid: int) -> None:
-    """Wait for the end of a process."""
     async with asyncio.timeout(STARTED_WITHIN_S):
         while is_running(pid):
             await asyncio.sleep(0.02)

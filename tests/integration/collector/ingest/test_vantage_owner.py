@@ -29,8 +29,6 @@ ALREADY_STORED = "rounds.already_stored"
 
 
 class Agent:
-    """An agent with a real spool, which pushes one sample at a time."""
-
     def __init__(self, local: InProcessCollector, spool: Path) -> None:
         self._local = local
         self.path = spool
@@ -42,7 +40,6 @@ class Agent:
         spool.close()
 
     def restart(self) -> None:
-        """Start again on the same spool."""
         self._begin()
 
     def clone(self, path: Path) -> "Agent":
@@ -50,14 +47,12 @@ class Agent:
         return Agent(self._local, path)
 
     async def push(self) -> int:
-        """Push one sample of now; return the number of samples stored."""
         sample = self._local.sample(self._local.clock.at)
         more: dict[str, Any] = {"epoch": self.epoch, "epoch_history": self.epoch_history}
         more["heartbeat"] = Heartbeat(epoch=self.epoch)
         return (await self._local.push(US, [sample], **more)).stored
 
     async def refusal(self) -> type[RequestError]:
-        """Push one sample, which must be refused; return the error."""
         with pytest.raises(RequestError) as refused:
             await self.push()
         return type(refused.value)
@@ -184,7 +179,6 @@ class Machine:
             self.spool.record(self.local.sample(at, **({"dispatched_at": at + randrange(100_000)} | more)))
 
     async def deliver(self) -> int:
-        """Push everything; return the number of samples stored, set aside or not."""
         count = 0
         while batch := self.spool.lease():
             samples = [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in batch.bodies]
@@ -200,13 +194,11 @@ class Machine:
         return count
 
     def snapshot(self, path: Path) -> Path:
-        """Copy the disk of the running machine."""
         with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(path)) as target:
             source.backup(target)
         return path
 
     def reboot(self) -> None:
-        """Start the agent again."""
         self.spool.close()
         self.spool = Spool(self.path)
 

@@ -45,8 +45,6 @@ KEY = "0123456789abcdef0123456789abcdef"
 
 @dataclass(slots=True)
 class Bench:
-    """Receivers on a database, with the test's clock."""
-
     database: Database
     alerting: AlertService
     silencing: SilenceService
@@ -59,7 +57,6 @@ class Bench:
         return message
 
     async def recovers(self, target: str) -> None:
-        """End it."""
         await self.raised(recovers(target, at=self.clock.at))
 
     async def raised(self, message: AlertMessage) -> None:
@@ -71,7 +68,6 @@ class Bench:
         return await self.silencing.add(targets=(target,), **nothing, duration_us=us, reason="work")
 
     async def passes(self, us: int = 11 * SECOND_US) -> None:
-        """Let time pass, and send what is due."""
         self.clock.at += us
         for one in self.alerting.receivers:
             await one.run()
@@ -543,8 +539,6 @@ def delivered(collector: Collector, receiver: str) -> float:
 
 
 def raise_in(database_url: str, message: AlertMessage) -> None:
-    """Commit an alert, as the leader does before it sends anything."""
-
     async def work() -> None:
         database = Database(database_url)
         await database.open()

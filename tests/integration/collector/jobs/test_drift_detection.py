@@ -89,12 +89,9 @@ def a_past(collector: Collector) -> Past:
 
 @dataclass(slots=True)
 class Later:
-    """A wall clock that is ahead by some microseconds."""
-
     by_us: int = 0
 
     def __call__(self) -> int:
-        """Return its instant."""
         return now_at() + self.by_us
 
 
@@ -109,7 +106,6 @@ class Watch:
 
 @pytest.fixture
 async def watch(database_url: str) -> AsyncIterator[Watch]:
-    """Drift detection on the test's database, which the test runs."""
     database = Database(database_url)
     await database.open()
     plans = Plans(database=database, clock=now_at)

@@ -95,7 +95,6 @@ class Watched:
         return (await incidents(context, EVER, past=past, id=0)).incidents
 
     def restart(self) -> None:
-        """Let another collector lead."""
         self.detection = self.local.incident_detection()
 
 

@@ -44,7 +44,6 @@ class Delivering:
     retention: Retention
 
     async def run(self) -> None:
-        """Receive samples now, and delete what is due."""
         async with self.local.database.connection() as connection:
             await connection.execute("UPDATE vantage SET newest_sample_at = %s", (Instant(self.local.clock.at),))
         await self.retention.run()
@@ -55,7 +54,6 @@ def retention_of(local: InProcessCollector, periods: RetentionPeriods = KEEP) ->
 
 
 async def pass_days(local: InProcessCollector, at: int, periods: RetentionPeriods = KEEP) -> None:
-    """Go to an instant, and run the jobs that are due by then."""
     await local.turn_to(at, keep_us=periods.samples_us)
     await local.rollup.run()
     await retention_of(local, periods).run()

@@ -68,7 +68,6 @@ class Fleet:
         return stored
 
     def until(self, condition: Callable[[], bool], vantages: Sequence[Vantage] = VANTAGES) -> None:
-        """Send heartbeats until a condition holds."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not condition():
             assert time.monotonic() < deadline, self.collector.log()
@@ -259,14 +258,11 @@ FIRST = CHAT.entries[0]
 
 @dataclass(slots=True)
 class Stage:
-    """A database with tables that the test publishes, and the watch over them."""
-
     database: Database
     at: int = NOW_AT
     generation: int = 0
 
     def now_at(self) -> int:
-        """Return the instant of the test."""
         return self.at
 
     def watch(self) -> RouteWatch:

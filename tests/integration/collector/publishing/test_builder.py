@@ -38,7 +38,6 @@ async def builder(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def until_decided(builder: CountingBuilder, times: int) -> None:
-    """Return after so many decisions."""
     async with asyncio.timeout(30):
         while builder.decisions < times:
             await asyncio.sleep(0.001)

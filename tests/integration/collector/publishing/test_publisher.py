@@ -43,7 +43,6 @@ def a_table(
     at: int = NOW_AT,
     sentence: str = "",
 ) -> NewTable:
-    """Return an empty table of the builder, with an optional sentence."""
     table = RouteTable(
         generation=generation,
         etag=f"g{generation}",
@@ -81,7 +80,6 @@ class Stage:
         self.plans = Plans(database=database, clock=lambda: NOW_AT)
 
     def publisher(self, *, max_watchers: int = 10, heartbeat_us: int = 60 * SECOND_US) -> Publisher:
-        """Return the publisher of another collector, without any tables yet."""
         return Publisher(
             database=self.database,
             plans=self.plans,
@@ -215,7 +213,6 @@ class SetBack:
         return {table.client_region: table.generation for table in self.publisher.in_force()}
 
     async def has_seen(self, *generations: int) -> None:
-        """Wait until the watcher has got just these generations."""
         async with asyncio.timeout(10):
             while self.seen != [*generations]:
                 await asyncio.sleep(0.01)

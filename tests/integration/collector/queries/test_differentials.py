@@ -59,13 +59,11 @@ class World:
         return found
 
     async def push(self, vantage: Vantage, *lots: list[Sample]) -> None:
-        """Push the samples of a vantage, received at the beginning of the hour."""
         await self.local.push(vantage, [sample for lot in lots for sample in lot])
 
     async def asked(
         self, *, explain: bool = False, against: tuple[str, ...] = (), **selected: Any
     ) -> dict[str, Differential]:
-        """The differentials at the end of the hour, by target."""
         selection = Selection(window=WINDOW, **selected)
         found = await differentials(
             self._at_the_end(),
@@ -78,7 +76,6 @@ class World:
         return {line.target: line for line in found.differentials}
 
     async def costs(self, **selected: Any) -> tuple[RegionCost, ...]:
-        """The region costs at the end of the hour."""
         selection = Selection(window=WINDOW, **selected)
         return (await region_costs(self._at_the_end(), selection, metric="ttft")).costs
 

@@ -78,7 +78,6 @@ class World:
         return Selection(window=window, regions=regions, targets=tuple(f"p/{model}" for model in models))
 
     def one(self, model: str, use: str = "voice", **more: Any) -> LatencyBudget:
-        """The one line of a target and use from us-east-2."""
         uses = () if more.get("limit_us") else (use,)
         (line,) = self.call.latency_budgets(self.select(model), *uses, **more)
         return line

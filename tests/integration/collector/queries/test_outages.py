@@ -70,7 +70,6 @@ def differential_shares(call: Caller, selection: Selection) -> Shares:
 
 
 async def roll_up(database_url: str, now_at: int) -> None:
-    """Make the summaries of all hours before an instant."""
     database = Database(database_url)
     await database.open()
     await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()

@@ -75,14 +75,12 @@ class Asked:
         return replace(plain, **fields)
 
     def select(self, **fields: Any) -> Selection:
-        """A selection over all rounds from the start until now."""
         window = Window(from_at=self.start_at, until_at=time.time_ns() // 1000 + 60 * SECOND_US)
         return Selection(window=window, **fields)
 
 
 @pytest.fixture(scope="module")
 def asked(shared_collector: Collector) -> Asked:
-    """A read-only world."""
     return Asked(shared_collector.call)
 
 

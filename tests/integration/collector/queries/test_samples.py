@@ -29,8 +29,6 @@ WAIT = 20.0
 
 
 class Place:
-    """A collector, and an unused batch number."""
-
     def __init__(self, collector: Collector) -> None:
         self.call = collector.call
         self.client = ReadClient(collector.http_address)
@@ -63,7 +61,6 @@ def place(shared_collector: Collector) -> Iterator[Place]:
 
 
 def hours_ago(hours: float) -> int:
-    """An instant before now."""
     return time.time_ns() // 1000 - int(hours * 3600) * SECOND_US
 
 

@@ -31,7 +31,6 @@ def peak_kib(collector: Collector) -> int:
 
 
 def is_healthy(channel: grpc.Channel) -> bool:
-    """Return whether a call over this channel is answered."""
     answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 

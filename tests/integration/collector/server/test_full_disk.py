@@ -35,7 +35,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def leave(folder: Path, free_mb: int) -> None:
-    """Fill the disk until this much is free."""
     with Path(folder, "ballast").open("ab") as ballast:
         while shutil.disk_usage(folder).free > free_mb * MIB:
             ballast.write(bytes(MIB))

@@ -38,7 +38,6 @@ _log = logging.getLogger(__name__)
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """A server for the tests of this module, with the newest schema."""
     with EmbeddedPostgres(tmp_path_factory.mktemp("first")) as server:
         schema.migrate(server.conninfo)
         yield server
@@ -77,7 +76,6 @@ async def refused(local: InProcessCollector, seq: int) -> DatabaseUnavailable:
 
 
 async def accepted(local: InProcessCollector, seq: int) -> float:
-    """Push until it is accepted; return the seconds."""
     began = time.monotonic()
     async with asyncio.timeout(BUSY * RECOVERY_S):
         while True:

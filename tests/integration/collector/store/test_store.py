@@ -27,7 +27,6 @@ TYPE_NAMES = {
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """The test's database, with the collector's pool."""
     opened = Database(database_url)
     await opened.open()
     yield opened

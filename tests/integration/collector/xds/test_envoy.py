@@ -36,7 +36,6 @@ class ControlPlane:
         self._stack = stack
 
     async def listen(self) -> None:
-        """Serve gRPC."""
         sources, authenticator = self.web.sources, self.web.sources.authenticator
         authenticate = authenticator.authenticate
 
@@ -70,7 +69,6 @@ class ControlPlane:
 
 @pytest.fixture
 async def control_plane(start_web: StartWeb) -> AsyncIterator[ControlPlane]:
-    """The interfaces, without tables."""
     async with AsyncExitStack() as stack:
         made = ControlPlane(await start_web(), stack)
         await made.listen()

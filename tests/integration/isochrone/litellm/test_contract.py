@@ -36,7 +36,6 @@ Consumer = Proxy | RouterProgram
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[Tables]:
-    """Tables with the same first choice in both regions."""
     tables = Tables()
     tables.server.start()
     for region in (REGION, OTHER_REGION):
@@ -84,7 +83,6 @@ def consumer(
 
 
 def served(ask: Callable[[], str], count: int) -> Counter[str]:
-    """The deployments that served as many requests."""
     return Counter(ask() for _ in range(count))
 
 

@@ -47,7 +47,6 @@ print(json.dumps([once() for _ in range(9)]))
 
 @contextmanager
 def echoing(python: str, answer: dict[str, Any]) -> Iterator[None]:
-    """Run an echo server in the hub for the block."""
     with subprocess.Popen([*answer["hub"], python, "-c", ECHO], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

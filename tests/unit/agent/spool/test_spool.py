@@ -440,7 +440,6 @@ def test_the_reserve_takes_space_until_it_is_released(tmp_path: Path) -> None:
 
 
 def delivered(spool: Spool, numbers: range, **rejected: int) -> list[SealedBatch]:
-    """Record samples and acknowledge each in a batch of its own."""
     sent = []
     for number in numbers:
         spool.record(sample(number))
@@ -566,14 +565,12 @@ class _Scenario:
         return Spool(self.path, limit_bytes=120_000, drain=self.drain)
 
     def record(self) -> None:
-        """Record some samples."""
         for _ in range(self.random.choice([1, 3, 60])):
             self.recorded += 1
             text = self.random.randbytes(100).hex()
             self.spool.record(sample(self.recorded, error=text), [Spend(provider="p", day_at=0, requests=1)])
 
     def lease(self) -> None:
-        """Start a call."""
         batch = self.spool.lease(seal=self.random.random() < 0.5)
         if batch is not None:
             self.leased.append(batch)
@@ -582,20 +579,17 @@ class _Scenario:
         return self.leased.pop(self.random.randrange(len(self.leased))) if self.leased else None
 
     def store(self) -> None:
-        """The collector commits a batch and replies."""
         if (batch := self._pop_leased()) is not None:
             assert self.stored.setdefault((batch.epoch, batch.seq), batch) == batch
             rejected = {"absurd_time": 1} if self.random.random() < 0.2 else {}
             self.spool.acknowledge(batch, rejected=rejected)
 
     def lose_reply(self) -> None:
-        """The collector commits a batch, and the reply is lost."""
         if (batch := self._pop_leased()) is not None:
             assert self.stored.setdefault((batch.epoch, batch.seq), batch) == batch
             self.spool.release(batch)
 
     def refuse(self) -> None:
-        """The collector refuses a batch."""
         if (batch := self._pop_leased()) is not None:
             if (batch.epoch, batch.seq) in self.stored:
                 self.spool.release(batch)
@@ -603,13 +597,11 @@ class _Scenario:
                 self.spool.split(batch, "no")
 
     def reopen(self) -> None:
-        """The agent restarts."""
         self.spool.close()
         self.leased.clear()
         self.spool = self._open()
 
     def retry_quarantine(self) -> None:
-        """An operator retries the quarantine."""
         self.spool.retry_quarantine()
 
 

@@ -31,7 +31,6 @@ CHANGED = replace(ANSWERS, early=True, changed={(SLOW, OTHER): 400_000.0}, newes
 
 
 def lines(width: int, height: int, story: Story = STORY) -> list[str]:
-    """The screen as plain lines."""
     view = View(answers=CHANGED, state=ViewState(question=ANSWERS.question), now_at=NOW_AT, story=story)
     return [line.plain.rstrip() for line in screen(view, width=width, height=height)]
 

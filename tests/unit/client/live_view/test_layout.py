@@ -29,7 +29,6 @@ MANY = replace(ANSWERS, targets=(*TARGETS, *(f"acme/model-{place:02}" for place 
 
 
 def view(state: ViewState = STATE, **more: object) -> View:
-    """What is on the screen three seconds after the answers."""
     shown = View(collector="127.0.0.1:4600", answers=ANSWERS, state=state, now_at=NOW_AT + 3 * SECOND_US, detail=DETAIL)
     return replace(shown, **more)  # type: ignore[arg-type]
 

@@ -18,7 +18,6 @@ KINDS = (Decision.FASTER, Decision.UNDECIDED, Decision.EQUIVALENT)
 
 
 def standing(region: str, ttft_ms: float) -> Standing:
-    """A row of the leaderboard."""
     return Standing(
         region=region,
         rank=1,
@@ -36,7 +35,6 @@ def found(*rows: Differential, standings: tuple[Standing, ...] = ()) -> Matrix:
 
 
 def lines(matrix: Matrix, width: int, forms: tuple[object, ...] = FORMS) -> list[str]:
-    """The headings and the rows of the table of a matrix."""
     page = fitting_page(matrix, "title", width=width, forms=forms)  # type: ignore[arg-type]
     return renderer("table").whole(page, RenderOptions(width=width)).splitlines()[2:]
 

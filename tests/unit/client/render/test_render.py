@@ -192,8 +192,6 @@ def test_markdown_tables_are_rectangular(page: Page[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A row of a page that is independent of the wire."""
-
     name: str
     height_us: int | None
     red: bool = False

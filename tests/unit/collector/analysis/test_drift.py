@@ -31,7 +31,6 @@ QUIET = SeriesModel(sigma=0.1)
 
 
 def watched(rounds: Integers, values: Reals, *, at_once: int, state: SeriesState | None = None) -> list[Change]:
-    """Return the changes detected when rounds arrive in batches of a size."""
     state = state or SeriesState()
     found: list[Change] = []
     for begin in range(0, len(rounds), at_once):

@@ -28,7 +28,6 @@ def batch(*ids: int, ok: int = 1) -> BatchCounts:
 
 
 def found(totals: ProbeTotals) -> dict[tuple[str, str], int]:
-    """Return the successes by region and name of the target."""
     return {(labels[0], labels[1]): counts.counts[0] for labels, counts in totals.series()}
 
 

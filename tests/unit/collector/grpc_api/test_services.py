@@ -21,8 +21,6 @@ class Aborted(Exception):  # noqa: N818  # reads as what happened
 
 @dataclass(slots=True)
 class Call:
-    """A call in progress, with the parts of a context that the service uses."""
-
     status: grpc.StatusCode | None = None
     details: str = ""
 
@@ -31,21 +29,16 @@ class Call:
         return ()
 
     async def abort(self, status: grpc.StatusCode, details: str, _trailing: Any) -> None:
-        """Record the status, as gRPC does."""
         self.status, self.details = status, details
         raise Aborted
 
 
 class OpenAuthenticator:
-    """An authenticator that accepts every caller."""
-
     async def require_vantage(self, _metadata: Any, _vantage: Vantage) -> None:
         """Accept."""
 
 
 class Ingest:
-    """An ingest that accepts every push."""
-
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
         raw_push.batch(received_at)
         return Receipt()

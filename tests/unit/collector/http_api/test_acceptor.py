@@ -28,7 +28,6 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 
 async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-    """Answer every request with 204."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 

@@ -17,7 +17,6 @@ from isochrone_wire.workloads import MAX_NAME_CHARS
 
 
 async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-    """Answer every request with 204."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 
@@ -34,7 +33,6 @@ async def answer_to(
     is_exposed: bool = False,
     proxy: TrustedProxy | None = None,
 ) -> httpx.Response:
-    """Return the answer to a request without a credential."""
     authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=required, proxy=proxy)
     transport = httpx.ASGITransport(
         BearerAuth(app, authenticator, hosts=hosts, is_public=lambda path: path == "/", is_exposed=is_exposed)

@@ -120,7 +120,6 @@ ROW = TargetStatus(
 
 
 def texts(badge: Badge) -> list[str]:
-    """The label and the value of a badge."""
     return [element.text or "" for element in ET.fromstring(badge.content).iter(f"{SVG}text")]
 
 

@@ -12,7 +12,6 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now
 
 

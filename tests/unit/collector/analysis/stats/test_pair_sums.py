@@ -13,7 +13,6 @@ LENGTHS = (1, 2, 3, 6, 7, 25, 117, 120, pair_sums._MAX_LISTED_N, pair_sums._MAX_
 
 
 def row(shape: str, n: int, chance: np.random.Generator) -> Reals:
-    """So many values of one shape."""
     values = {
         "even": chance.uniform(-1, 1, n),
         "normal": chance.normal(3, 2, n),
