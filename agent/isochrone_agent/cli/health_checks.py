@@ -27,13 +27,13 @@ from isochrone_agent.plan.credentials import describe_missing, load_keyring
 from isochrone_agent.plan.plan_watcher import check_plan, read_plan
 from isochrone_agent.plan.policy import describe_refused, load_policy
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, parse_url
-from isochrone_agent.probe.socket_observer import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.inspection import inspect_spool, verify_spool
 from isochrone_agent.spool.spool import Spool
 from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_common.credentials import fingerprint_of, format_fingerprint
 from isochrone_common.local_socket import plain_text_refusal
+from isochrone_common.receive_stamps import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_common.trust import presented_certificate
 from isochrone_wire.model import DAY_US, Plan, Target
 from isochrone_wire.operations import is_expiring

@@ -39,19 +39,9 @@ import httpcore
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.destinations import REFUSED, SPEAKS_HTTP, Destinations, is_address
-from isochrone_agent.probe.socket_observer import (
-    ANCILLARY_BYTES,
-    FIRST_BYTES,
-    NEVER,
-    NO_TCP_INFO,
-    SocketObserver,
-    Stamp,
-    TcpInfo,
-    enable_receive_stamps,
-    read_stamp,
-    read_tcp_info,
-)
+from isochrone_agent.probe.socket_observer import FIRST_BYTES, NO_TCP_INFO, SocketObserver, TcpInfo, read_tcp_info
 from isochrone_agent.settings import DialOptions
+from isochrone_common.receive_stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 from isochrone_wire.model import TlsFiles
 from isochrone_wire.text import shortened
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from isochrone_common.receive_stamps import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_sim.requests import Malformed, Request, RequestReader
 from isochrone_sim.response import LAST_CHUNK, Timeline, TokenCounts, chunk, complete_response, head
 from isochrone_sim.script import Ending
@@ -36,11 +37,6 @@ if TYPE_CHECKING:
 
 # Total size of a flood, in bytes.
 FLOOD_BYTES = 1 << 30
-_SO_TIMESTAMPING = 37
-_RX_SOFTWARE = (1 << 3) | (1 << 4)
-_TIMESPEC = struct.Struct("qq")
-_ANCILLARY_BYTES = 128
-_OLDEST_NS = 10_000_000_000
 _RECORDS_PER_TURN = 20
 _RECORD_HEADERS = {"content-type": "application/x-ndjson", "transfer-encoding": "chunked"}
 _LINGER_ZERO = struct.pack("ii", 1, 0)
@@ -73,19 +69,19 @@ class JobQueue:
 class StampingSocket(socket.socket):
     """A connection that stores the arrival time of the last received bytes."""
 
-    arrived_ns: int | None = None
+    arrived_ns = 0
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
         """See `socket.recv`. Sets `arrived_ns` to the arrival of the last byte, on the monotonic clock."""
-        data, ancillary, _, _ = self.recvmsg(bufsize, _ANCILLARY_BYTES, flags)
-        self.arrived_ns = _arrival_ns(ancillary)
+        data, ancillary, _, _ = self.recvmsg(bufsize, ANCILLARY_BYTES, flags)
+        self.arrived_ns = read_stamp(ancillary).at_ns
         return data
 
     def recv_into(self, buffer: "Buffer", nbytes: int = 0, flags: int = 0) -> int:
         """See `socket.recv_into`, which asyncio uses under TLS; otherwise as `recv`."""
         room = memoryview(buffer)[: nbytes or None]
-        count, ancillary, _, _ = self.recvmsg_into([room], _ANCILLARY_BYTES, flags)
-        self.arrived_ns = _arrival_ns(ancillary)
+        count, ancillary, _, _ = self.recvmsg_into([room], ANCILLARY_BYTES, flags)
+        self.arrived_ns = read_stamp(ancillary).at_ns
         return count
 
 
@@ -95,36 +91,19 @@ class StampingListener(socket.socket):
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401  # the signature of socket.socket
         super().__init__(*args, **options)
         self.connections: dict[int, StampingSocket] = {}
-        _enable_timestamps(self)
+        enable_receive_stamps(self)
 
     def accept(self) -> tuple[StampingSocket, Any]:
         """See `socket.accept`."""
         accepted, address = super().accept()
         connection = StampingSocket(fileno=accepted.detach())
-        _enable_timestamps(connection)
+        enable_receive_stamps(connection)
         self.connections[connection.fileno()] = connection
         return connection, address
 
     def claim(self, fileno: int) -> StampingSocket | None:
         """Return the connection with this file descriptor, once."""
         return self.connections.pop(fileno, None)
-
-
-def _enable_timestamps(receiver: socket.socket) -> None:
-    try:
-        receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _RX_SOFTWARE)
-    except OSError:
-        return
-
-
-def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPING) and len(data) >= _TIMESPEC.size:
-            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
-            age_ns = time_ns() - (seconds * 1_000_000_000 + nanoseconds)
-            # A step of the wall clock makes the age meaningless.
-            return monotonic_ns() - age_ns if 0 <= age_ns < _OLDEST_NS else None
-    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -232,11 +211,8 @@ class ServerState:
     log_requests: bool = False
     connections: set["Connection"] = field(default_factory=set)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    # Makes the ids of requests unique across processes.
     prefix: str = field(default_factory=lambda: os.urandom(6).hex())
-
-    def new_request_id(self) -> str:
-        """Return an id that is unique across processes."""
-        return f"req_{self.prefix}{next(self.numbers):08x}"
 
 
 class Connection(asyncio.Protocol):
@@ -267,8 +243,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Timestamp the bytes now and parse them later."""
-        stamped_ns = self._socket.arrived_ns if self._socket else None
-        self._inbox.append((stamped_ns or monotonic_ns(), data))
+        self._inbox.append((self._socket.arrived_ns if self._socket else monotonic_ns(), data))
         self._state.job_queue.add(self._read)
 
     def pause_writing(self) -> None:
@@ -333,7 +308,7 @@ class Connection(asyncio.Protocol):
             region=self._region,
             at_ns=self._arrived_ns,
             at=(time_ns() - since_ns) // 1000,
-            request_id=self._state.new_request_id(),
+            request_id=f"req_{self._state.prefix}{next(self._state.numbers):08x}",
         )
         reply = self._state.service.answer(request, arrival)
         self._play(reply, arrival, keep_alive=request.keeps_alive)

@@ -20,9 +20,9 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.destinations import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.socket_observer import Stamp
 from isochrone_agent.probe.transport import ProbeConnection, StampingBackend, StampingStream, tls_context
 from isochrone_agent.settings import DialOptions
+from isochrone_common.receive_stamps import Stamp
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, TlsFiles, Workload
 from testdata.trust import system_trust
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.probe import measurement, socket_observer
-from isochrone_agent.probe.socket_observer import Stamp
+from isochrone_agent.probe import measurement
+from isochrone_common import receive_stamps
 from isochrone_common.dialects.openai_chat import OpenAIChat
 from isochrone_common.dialects.signals import Answer, Finished, Signal, Usage
+from isochrone_common.receive_stamps import Stamp
 from isochrone_common.sse import Event
 from testdata.transcripts import OPENAI_CHAT
 
@@ -56,7 +57,7 @@ def ignore_usage(patch: pytest.MonkeyPatch) -> None:
 
 def trust_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """`time.time()`: timestamps of a clock that can be set."""
-    patch.setattr(socket_observer, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
+    patch.setattr(receive_stamps, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
 
 
 def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
@@ -94,8 +95,8 @@ def dialect_law(transcript: str) -> Callable[[], None]:
 
 
 def stamp_law() -> None:
-    module = laws("agent/probe/test_socket_observer")
-    vars(module)["read_stamp"] = socket_observer.read_stamp
+    module = laws("wire/test_receive_stamps")
+    vars(module)["read_stamp"] = receive_stamps.read_stamp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic_ns", lambda: module.MONOTONIC_NS)
         patch.setattr(time, "time_ns", lambda: module.WALL_NS)

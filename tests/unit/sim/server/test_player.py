@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_a_late_read_knows_when_the_bytes_came(read: Callable[[socket.socket], b
         connection, _ = listener.accept()
         with connection:
             assert read(connection) == b"hello"
-            if connection.arrived_ns is None:
+            if sys.platform != "linux":
                 pytest.skip("this kernel gives no receive timestamps")
             # The clocks are read one after the other, so the conversion may be off by a scheduling of this process.
             assert before_ns - 10_000_000 < connection.arrived_ns < sent_ns + 10_000_000

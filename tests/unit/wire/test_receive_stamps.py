@@ -7,7 +7,7 @@ import time
 import pytest
 
 from isochrone_agent.clock import ClockPair
-from isochrone_agent.probe.socket_observer import read_stamp
+from isochrone_common.receive_stamps import read_stamp
 
 SECOND = 1_000_000_000
 MONOTONIC_NS = 5_000 * SECOND
