@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,16 +12,7 @@ from typing import Any, TextIO
 import click
 
 from isochrone_agent.cli import options, probe_report
-from isochrone_agent.cli.probe_report import (
-    Burst,
-    LinearFit,
-    Verdict,
-    fit,
-    judge,
-    make_prompt,
-    percentiles,
-    summarise,
-)
+from isochrone_agent.cli.probe_report import Burst, LinearFit, Verdict
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.credentials import Credential
@@ -57,8 +48,7 @@ _OUTSIDE = Provider("", "", "", None)
 def catalogue_command(*, output: str) -> None:
     """List the providers and gateways that can be probed as NAME/MODEL, with the variable that holds their key."""
     if output == "json":
-        entries = [asdict(provider) for provider in CATALOGUE.values()]
-        click.echo(json.dumps({"schema": CATALOGUE_SCHEMA, "providers": entries}, indent=2))
+        print_json({"schema": CATALOGUE_SCHEMA, "providers": [asdict(provider) for provider in CATALOGUE.values()]})
         return
     rows = [(one.slug, one.dialect, one.key_env or "none needed", one.base_url) for one in CATALOGUE.values()]
     click.echo(aligned([("name", "dialect", "key variable", "base URL"), *rows]))
@@ -247,34 +237,7 @@ def _parse_duration(_context: click.Context, _parameter: click.Parameter, text: 
     help="Its private key (PEM), if it is not in the same file.",
 )
 @table_or_json
-def command(
-    *,
-    what: str | None,
-    base_url: str | None,
-    model: str | None,
-    dialect: str | None,
-    key_env: str | None,
-    runs: int,
-    burst: int | None,
-    sweep: tuple[int, ...],
-    warm: bool,
-    prompt: str,
-    max_tokens: int,
-    temperature: float | None,
-    effort: str | None,
-    omit: tuple[str, ...],
-    timeout: float,
-    max_ttft_us: int | None,
-    min_tokens_per_second: float | None,
-    summary: TextIO | None,
-    record: TextIO | None,
-    connect_to: tuple[str, ...],
-    family: str,
-    ca_file: Path | None,
-    client_certificate: Path | None,
-    client_key: Path | None,
-    output: str,
-) -> None:
+def command(*, summary: TextIO | None, record: TextIO | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Measure one target now: every phase of the connection, time to first token, tokens per second.
 
     Each run opens its own connection. A provider of the catalogue needs only its key; any other API needs --base-url
@@ -283,42 +246,35 @@ def command(
     The median of all runs decides --max-ttft and --min-tps. A run that failed counts as beyond both limits, and a limit
     of a value that no run has is not kept.
     """
-    _refuse(record and (burst or sweep or runs > 1), "--record records one stream: omit --runs, --burst and --sweep")
-    _refuse(
-        sweep and (max_ttft_us is not None or min_tokens_per_second is not None),
-        "--max-ttft and --min-tps do not go with --sweep: its prompts differ",
-    )
-    _refuse(client_key and not client_certificate, "--client-key needs --client-certificate")
-    spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
-    check_effort(spec, effort)
-    _refuse(problem := omit_problem(spec.dialect, omit), f"--omit: {problem}")
+    limits = {name: values[name] for name in ("max_ttft_us", "min_tokens_per_second")}
+    is_single = values["runs"] == 1 and not (values["burst"] or values["sweep"])
+    _refuse(record and not is_single, "--record records one stream: omit --runs, --burst and --sweep")
+    limited = any(limit is not None for limit in limits.values())
+    _refuse(values["sweep"] and limited, "--max-ttft and --min-tps do not go with --sweep: its prompts differ")
+    _refuse(values["client_key"] and not values["client_certificate"], "--client-key needs --client-certificate")
+    place = {name: values[name] for name in ("base_url", "model", "dialect", "key_env")}
+    spec = resolve_target_options(values["what"], **place)
+    targets = _targets(spec, values) * values["runs"]
     credential = Credential(name=spec.model, hosts=(), env=spec.key_env)
     key = credential.read(otherwise=", or choose another variable with --key-env") if spec.key_env else None
-    workload = Workload(
-        prompt=prompt,
-        max_output_tokens=max_tokens,
-        temperature=temperature,
-        reasoning_effort=effort,
-        timeouts=_timeouts(timeout),
-        concurrency=burst or 1,
-        connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
+    recorder = Recorder()
+    prober = Prober(
+        vantage="here",
+        tls=tls_context(values["ca_file"], certificate=values["client_certificate"], key=values["client_key"]),
+        dial_options=dial_options(values["connect_to"], values["family"]),
+        recorder=recorder if record else None,
     )
-    prompts = [make_prompt(words) for words in sweep] or [prompt]
-    targets = [spec.target(replace(workload, prompt=text), omit) for text in prompts]
-    tls = tls_context(ca_file, certificate=client_certificate, key=client_key)
-    recorder = Recorder() if record else None
-    prober = Prober(vantage="here", tls=tls, dial_options=dial_options(connect_to, family), recorder=recorder)
-    batches, interrupted = _probe_runs(prober, targets * runs, key=key, show_progress=output == "table")
+    batches, interrupted = _probe_runs(prober, targets, key=key, show_progress=output == "table")
     samples = [sample for batch in batches for sample in batch]
-    verdicts = judge(samples, max_ttft_us=max_ttft_us, min_tokens_per_second=min_tokens_per_second)
-    bursts = [summarise(batch) for batch in batches] if burst else []
-    _print_result(samples, bursts, fit(samples) if sweep else None, verdicts, output)
+    verdicts = probe_report.judge(samples, **limits)
+    bursts = [*map(probe_report.summarise, batches)] if values["burst"] else []
+    _print_result(samples, bursts, probe_report.fit(samples) if values["sweep"] else None, verdicts, output)
     if summary is not None:
         summary.write(probe_report.markdown(f"{spec.model} at {spec.base_url}", batches, verdicts))
-    if record and recorder and samples:
+    if record and samples:
         json.dump(recorder.document(targets[0], samples[0], key=key), record, indent=2, ensure_ascii=False)
     if interrupted:
-        click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
+        click.echo(f"isochrone-agent: interrupted after {len(batches)} of {len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
     raise SystemExit(_exit_code(samples, verdicts))
 
@@ -334,12 +290,25 @@ def _exit_code(samples: Sequence[Sample], verdicts: Sequence[Verdict]) -> int:
     return 0 if all(verdict.kept for verdict in verdicts) else _LIMIT_NOT_KEPT
 
 
-def _timeouts(first_token_seconds: float) -> Timeouts:
-    return Timeouts(
-        first_token_us=round(first_token_seconds * SECOND_US),
-        gap_us=round(min(first_token_seconds, _GAP_SECONDS) * SECOND_US),
-        total_us=round((first_token_seconds + _STREAM_SECONDS) * SECOND_US),
+def _targets(spec: TargetOptions, values: Mapping[str, Any]) -> list[Target]:
+    """Return the target of each prompt. Raises `SettingsError` and `UsageError` for what the API does not support."""
+    check_effort(spec, values["effort"])
+    _refuse(problem := omit_problem(spec.dialect, values["omit"]), f"--omit: {problem}")
+    seconds = values["timeout"]
+    workload = Workload(
+        max_output_tokens=values["max_tokens"],
+        temperature=values["temperature"],
+        reasoning_effort=values["effort"],
+        timeouts=Timeouts(
+            first_token_us=round(seconds * SECOND_US),
+            gap_us=round(min(seconds, _GAP_SECONDS) * SECOND_US),
+            total_us=round((seconds + _STREAM_SECONDS) * SECOND_US),
+        ),
+        concurrency=values["burst"] or 1,
+        connection=ConnectionUse.WARM if values["warm"] else ConnectionUse.COLD,
     )
+    prompts = [*map(probe_report.make_prompt, values["sweep"])] or [values["prompt"]]
+    return [spec.target(replace(workload, prompt=text), values["omit"]) for text in prompts]
 
 
 def _probe_runs(
@@ -348,7 +317,7 @@ def _probe_runs(
     """Probe the targets in order; return the samples of each run, and whether Ctrl-C interrupted them."""
     batches: list[list[Sample]] = []
     if show_progress:
-        one, header = targets[0], probe_report.header_row(width=_width())
+        one, header = targets[0], probe_report.row(probe_report.HEADINGS, _width())
         click.echo(f"probing {one.model} at {one.base_url} ({one.dialect})\n\n{header}")
 
     async def run() -> None:
@@ -379,12 +348,14 @@ def _print_result(
     if output == "table":
         click.echo("\n" + "\n".join(probe_report.footer(samples, bursts, linear_fit, verdicts, width=_width())))
         return
-    document = {"schema": SCHEMA, "samples": to_json_value(samples)}
-    document |= {"percentiles": found} if (found := percentiles(samples)) else {}
-    document |= {"bursts": to_json_value(bursts)} if bursts else {}
-    document |= {"sweep": to_json_value(linear_fit)} if linear_fit else {}
-    document |= {"limits": to_json_value(verdicts)} if verdicts else {}
-    print_json(document)
+    parts = {
+        "percentiles": probe_report.percentiles(samples),
+        "bursts": bursts,
+        "sweep": linear_fit,
+        "limits": verdicts,
+    }
+    found = {name: to_json_value(part) for name, part in parts.items() if part}
+    print_json({"schema": SCHEMA, "samples": to_json_value(samples), **found})
     for verdict in verdicts:
         if not verdict.kept:
             click.echo(f"isochrone-agent: {probe_report.verdict_sentence(verdict)}", err=True)

@@ -41,10 +41,15 @@ def summarise(samples: Sequence[Sample]) -> Burst:
     succeeded_samples = [sample for sample in samples if sample.outcome is Outcome.OK]
     speeds = sorted(sample.tokens_per_second for sample in succeeded_samples if sample.tokens_per_second is not None)
     firsts = [sample.ttft_us for sample in succeeded_samples if sample.ttft_us is not None]
+    # All times are from one machine's wall clock: the only place where wall times are subtracted, to the millisecond.
+    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
+    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
+    span_us = max(end_at, default=0) - min(sent_at, default=0)
+    tokens = sum(sample.output_tokens or 0 for sample in succeeded_samples)
     return Burst(
         streams=len(samples),
         succeeded=len(succeeded_samples),
-        tokens_per_second=_throughput(succeeded_samples),
+        tokens_per_second=tokens * SECOND_US / span_us if span_us > 0 else None,
         slowest_tokens_per_second=speeds[0] if speeds else None,
         median_tokens_per_second=median(speeds) if speeds else None,
         fastest_tokens_per_second=speeds[-1] if speeds else None,
@@ -69,17 +74,6 @@ def percentiles(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
         for metric, values in known.items()
         if values
     }
-
-
-def _throughput(succeeded_samples: Sequence[Sample]) -> float | None:
-    if not succeeded_samples:
-        return None
-    # All times are from one machine's wall clock: the only place where wall times are subtracted, to the millisecond.
-    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
-    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
-    span_us = max(end_at) - min(sent_at)
-    tokens = sum(sample.output_tokens or 0 for sample in succeeded_samples)
-    return tokens * SECOND_US / span_us if span_us > 0 else None
 
 
 TTFT, SPEED = "ttft_us", "tokens_per_second"
@@ -171,7 +165,6 @@ _WIDTHS = (3, 6, 6, 6, 6, 6, 6, 6, 6, 5, 0)
 # A narrower terminal has no room for the phases of the connection.
 _ROOMY = 80
 _PHASES = ("dns", "tcp", "tls")
-_DETAILS_INDENT = " " * 4
 _TIMES = ("dns_us", "tcp_us", "tls_us", "ttfb_us", "ttft_us", "e2e_us")
 LEGEND = (
     "times in ms; ttfb, ttft and e2e are from the request sent to the first byte, first token and last token, "
@@ -202,19 +195,6 @@ _FLAGS = {
 }
 _UNCOUNTED = "no tok/s: the provider does not count the tokens of the visible text apart from hidden reasoning"
 _TOO_SHORT = "no tok/s: the answer has no token after its first chunk"
-_UNKNOWN_FRAMES = "frames that are neither content nor metadata of this dialect: {}"
-# The ends of the errors that suggest another scheme.
-_OTHER_SCHEME = ("try http://", "try https://")
-_WRONG_SCHEME = "The scheme of --base-url may not fit the port; see the outcome above."
-_NO_MESSAGE = "The provider returned an error without a message; the server's log may have the reason."
-_CLOSED_AT_ONCE = "The connection was closed before an answer; if the port speaks TLS, use https:// in --base-url."
-_HIDDEN_REASONING = "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."
-_NOT_FOUND = "The model or the path was not found (404); check both: --base-url usually ends in /v1."
-
-
-def header_row(*, width: int) -> str:
-    """Return the header row of the table."""
-    return _row(HEADINGS, width)
 
 
 def cells(number: int, sample: Sample) -> tuple[str, ...]:
@@ -227,17 +207,15 @@ def cells(number: int, sample: Sample) -> tuple[str, ...]:
 def sample_row(number: int, sample: Sample, *, width: int) -> str:
     """Format one sample as a row; flags and errors that do not fit follow on lines of their own."""
     *numbers, _ = texts = cells(number, sample)
-    row = _row(texts, width)
-    if len(row) <= width:
-        return row
+    if len(whole := row(texts, width)) <= width:
+        return whole
     details = _outcome(sample).removeprefix(sample.outcome.value).removeprefix(":").strip()
-    return f"{_row((*numbers, sample.outcome.value), width)}\n{_wrapped(details, width, indent=_DETAILS_INDENT)}"
+    return f"{row((*numbers, sample.outcome.value), width)}\n{_wrapped(details, width, indent=' ' * 4, then=' ' * 4)}"
 
 
-def _wrapped(text: str, width: int, *, indent: str = "", then: str | None = None) -> str:
+def _wrapped(text: str, width: int, *, indent: str = "", then: str) -> str:
     """Break a text between words; only a word longer than a line, such as an address, is broken."""
-    later = indent if then is None else then
-    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=then, break_on_hyphens=False)
 
 
 def summary(samples: Sequence[Sample]) -> list[str]:
@@ -246,17 +224,12 @@ def summary(samples: Sequence[Sample]) -> list[str]:
     by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
     explained = dict.fromkeys(filter(None, map(_explanation, by_outcome)))
     flags = [f"{flag.labels[0]}: {text}" for flag, text in _FLAGS.items() if any(flag in s.quality for s in samples)]
-    speeds = dict.fromkeys(filter(None, map(_missing_speed, succeeded)))
+    # A flag says it of the buffered ones.
+    without = [one for one in succeeded if one.tokens_per_second is None and Quality.BUFFERED not in one.quality]
+    speeds = dict.fromkeys(_UNCOUNTED if one.first_chunk_tokens is None else _TOO_SHORT for one in without)
     unknown = sum(sample.frames_unknown for sample in samples)
-    frames = [_UNKNOWN_FRAMES.format(unknown)] if unknown else []
+    frames = [f"frames that are neither content nor metadata of this dialect: {unknown}"] if unknown else []
     return [*(_medians(succeeded, len(samples)) if succeeded else ()), *explained, *flags, *speeds, *frames]
-
-
-def _missing_speed(sample: Sample) -> str:
-    """Return why a success has no speed; empty if it has one, or if a flag says it."""
-    if sample.tokens_per_second is not None or Quality.BUFFERED in sample.quality:
-        return ""
-    return _UNCOUNTED if sample.first_chunk_tokens is None else _TOO_SHORT
 
 
 def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:
@@ -277,25 +250,23 @@ def _explanation(sample: Sample) -> str:
     """Explain the outcome of a run; empty for a success."""
     error = sample.error or ""
     if error.startswith(ONLY_HIDDEN_REASONING):
-        return _HIDDEN_REASONING
-    if error.endswith(_OTHER_SCHEME):
-        return _WRONG_SCHEME
+        return "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."
+    if error.endswith(("try http://", "try https://")):
+        return "The scheme of --base-url may not fit the port; see the outcome above."
     if sample.http_status == 404:  # noqa: PLR2004  # Not Found
-        return _NOT_FOUND
+        return "The model or the path was not found (404); check both: --base-url usually ends in /v1."
     if sample.outcome is Outcome.HTTP_ERROR and error == f"HTTP {sample.http_status}":
-        return _NO_MESSAGE
+        return "The provider returned an error without a message; the server's log may have the reason."
     if sample.outcome is Outcome.TRUNCATED and sample.http_status is None and sample.tls_us is None:
-        return _CLOSED_AT_ONCE
+        return "The connection was closed before an answer; if the port speaks TLS, use https:// in --base-url."
     return _EXPLANATIONS.get(sample.outcome, "")
 
 
 def verdict_sentence(verdict: Verdict) -> str:
     """The limit, whether it is kept, and the median that decides it."""
     is_time = verdict.metric == TTFT
-    show, unit = (ms, "ms") if is_time else (_rate, "tokens/s")
-    limit = (
-        f"first token after at most {ms(verdict.limit)} ms" if is_time else f"at least {_rate(verdict.limit)} tokens/s"
-    )
+    show, unit, least = (ms, "ms", "first token after at most") if is_time else (_rate, "tokens/s", "at least")
+    limit = f"{least} {show(verdict.limit)} {unit}"
     if verdict.median is not None:
         reason = f"the median of {verdict.runs} runs is {show(verdict.median)} {unit}"
     elif verdict.failed:
@@ -354,7 +325,8 @@ def _outcome(sample: Sample) -> str:
     return f"{sample.outcome.value}{flags}" + (f": {sample.error}" if sample.error else "")
 
 
-def _row(cells: Sequence[str], width: int) -> str:
+def row(cells: Sequence[str], width: int) -> str:
+    """Return a row of the table, of `cells` as below `HEADINGS`."""
     shown = [place for place, name in enumerate(HEADINGS) if width >= _ROOMY or name not in _PHASES]
     return " ".join(cells[place].rjust(_WIDTHS[place]) for place in shown).rstrip()
 

@@ -126,7 +126,11 @@ def test_every_line_fits_the_terminal(width: int) -> None:
     """Rows with flags and errors, sentences and the legend are no wider than the terminal, and no word is broken."""
     rows = [probe_report.sample_row(7, sample, width=width) for sample in (FINE, FLAGGED, LONG, REFUSED)]
     text = "\n".join(
-        [probe_report.header_row(width=width), *rows, *probe_report.footer([FLAGGED, LONG], [], None, [], width=width)]
+        [
+            probe_report.row(probe_report.HEADINGS, width),
+            *rows,
+            *probe_report.footer([FLAGGED, LONG], [], None, [], width=width),
+        ]
     )
     assert max(map(len, text.splitlines())) <= width
     for words in ("(lagged, buffered)", "reasoning_effort", "connection (dns + tcp + tls)"):
