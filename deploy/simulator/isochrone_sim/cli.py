@@ -5,10 +5,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from isochrone_common.cli.command_line import (
     completion_command,
     example,
     exit_codes,
+    print_json,
     table_or_json,
 )
 from isochrone_common.cli.service import stop_event
@@ -138,22 +136,7 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
 )
 @click.option("--allow-remote", is_flag=True, help="Allow addresses that other machines can reach.")
 @click.option("--log-requests", is_flag=True, help="Log one line per request; reduces precision under load.")
-def serve(
-    *,
-    listens: tuple[str, ...],
-    world_file: Path | None,
-    faults: bool,
-    api_key: str | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    self_signed: bool,
-    truth_file: Path | None,
-    episodes: tuple[tuple[str, str, float, float, float], ...],
-    fault_episodes: tuple[tuple[str, str, str, float, float], ...],
-    round_trips: tuple[tuple[str, float], ...],
-    allow_remote: bool,
-    log_requests: bool,
-) -> None:
+def serve(*, world_file: Path | None, faults: bool, self_signed: bool, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Run the simulated providers: APIs in five dialects that send every token at a planned instant.
 
     Once ready, it prints its endpoints: a table on a terminal, otherwise one line of JSON:
@@ -172,22 +155,26 @@ def serve(
     from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # not loaded for `--help`
 
     set_up_logs()
-    now_at = time.time_ns() // 1000
-    world = with_episodes(gather_world(world_file, faults=faults), (*episodes, *fault_episodes), now_at=now_at)
-    world = with_round_trips(world, round_trips)
-    settings = Settings(
-        world=world,
-        listens=parse_listens(listens, world, allow_remote=allow_remote),
-        api_key=api_key or None,
-        certificate=parse_certificate(tls_cert, tls_key, self_signed=self_signed),
-        truth_file=truth_file,
-        log_requests=log_requests,
-    )
-    with (
-        _with_certificate(settings, wanted=self_signed) as certified,
-        asyncio.Runner(loop_factory=new_event_loop) as runner,
-    ):
-        runner.run(_serve_until_signalled(certified, show_ca=self_signed))
+    now_at, episodes = time.time_ns() // 1000, (*values["episodes"], *values["fault_episodes"])
+    world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=now_at)
+    world = with_round_trips(world, values["round_trips"])
+    certificate = parse_certificate(values["tls_cert"], values["tls_key"], self_signed=self_signed)
+    listens = parse_listens(values["listens"], world, allow_remote=values["allow_remote"])
+    with ExitStack() as stack:
+        if self_signed:
+            certificate = make_certificate(
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isochrone-sim-")))
+            )
+        settings = Settings(
+            world=world,
+            listens=listens,
+            api_key=values["api_key"] or None,
+            certificate=certificate,
+            truth_file=values["truth_file"],
+            log_requests=values["log_requests"],
+        )
+        runner = stack.enter_context(asyncio.Runner(loop_factory=new_event_loop))
+        runner.run(_serve_until_signalled(settings, ca=str(certificate.chain) if certificate and self_signed else None))
 
 
 @cli.command(short_help="Show the timing of the simulated models.", epilog=example(*_WORLD_EXAMPLES))
@@ -211,13 +198,10 @@ def world(
     shown = gather_world(world_file, faults=faults)
     if truth_differential:
         baseline, region = (known_region(name, shown) for name in truth_differential)
-        _show(
-            output,
-            partial(tables.differential_table, shown, baseline, region),
-            partial(tables.differentials_json, shown, baseline, region),
-        )
+        document = tables.differentials_json(shown, baseline, region)
+        _show(output, tables.differential_table(shown, baseline, region), document)
     else:
-        _show(output, partial(tables.world_table, shown), partial(tables.world_json, shown))
+        _show(output, tables.world_table(shown), tables.world_json(shown))
 
 
 @cli.command(short_help="List the faults.", epilog=example("isochrone-sim faults"))
@@ -227,7 +211,7 @@ def faults(*, output: str) -> None:
 
     Each fault is a model `fault-NAME` with `serve --faults`, and a value of `fault` in a world file.
     """
-    _show(output, tables.faults_table, tables.faults_json)
+    _show(output, tables.faults_table(), tables.faults_json())
 
 
 def main() -> None:
@@ -235,34 +219,21 @@ def main() -> None:
     cli(prog_name="isochrone-sim")
 
 
-def _show(output: str, table: Callable[[], str], to_json: Callable[[], dict[str, Any]]) -> None:
+def _show(output: str, table: str, document: dict[str, Any]) -> None:
     if output == "json":
-        click.echo(json.dumps(to_json(), indent=2, ensure_ascii=False))
+        print_json(document)
     else:
-        click.echo(table())
+        click.echo(table)
 
 
-@contextmanager
-def _with_certificate(settings: Settings, *, wanted: bool) -> Iterator[Settings]:
-    """Yield the settings, with a self-signed certificate if wanted; its files are deleted afterwards."""
-    if not wanted:
-        yield settings
-        return
-    with tempfile.TemporaryDirectory(prefix="isochrone-sim-") as folder:
-        yield replace(settings, certificate=make_certificate(Path(folder)))
-
-
-async def _serve_until_signalled(settings: Settings, *, show_ca: bool) -> None:
+async def _serve_until_signalled(settings: Settings, *, ca: str | None) -> None:
     from isochrone_sim.server.serve import serve as serve_world  # noqa: PLC0415  # not loaded for `--help`
 
-    ca = str(settings.certificate.chain) if show_ca and settings.certificate else None
-    ready = partial(_print_ready, model=next(iter(settings.world.models)), ca=ca)
-    await serve_world(settings, ready=ready, stop=stop_event())
+    def print_ready(endpoints: dict[str, str]) -> None:
+        if sys.stdout.isatty():
+            click.echo(tables.endpoints_table(endpoints, next(iter(settings.world.models)), ca=ca))
+        else:
+            click.echo(json.dumps({"ready": True, "endpoints": endpoints} | ({"ca": ca} if ca else {})))
+        sys.stdout.flush()
 
-
-def _print_ready(endpoints: dict[str, str], *, model: str, ca: str | None) -> None:
-    if sys.stdout.isatty():
-        click.echo(tables.endpoints_table(endpoints, model, ca=ca))
-    else:
-        click.echo(json.dumps({"ready": True, "endpoints": endpoints} | ({"ca": ca} if ca else {})))
-    sys.stdout.flush()
+    await serve_world(settings, ready=print_ready, stop=stop_event())

@@ -7,7 +7,7 @@ a fault that ends a stream early sends half of the body; faults in the format of
 
 from collections.abc import Callable
 from dataclasses import replace
-from http import HTTPStatus
+from functools import partial
 from typing import NamedTuple
 
 from isochrone_sim.requests import ErrorResponse
@@ -18,33 +18,13 @@ TOKENS_BEFORE = 5
 HUGE_LINE_BYTES = 10_000_000
 SLOW_HEADERS_NS = 1_500_000_000
 _PAUSE_NS = 1_000_000
-_HTML = b"<!doctype html>\n<title>Welcome</title>\n<h1>It works!</h1>\n"
+_HTML = Page(
+    content_type="text/html; charset=utf-8", body=b"<!doctype html>\n<title>Welcome</title>\n<h1>It works!</h1>\n"
+)
 ScriptTransform = Callable[[Script], Script]
 RETRY_AFTER_US = 2_000_000
 # Two bytes that never occur in UTF-8, in the form of `surrogateescape`.
 _NOT_UTF8 = " caf\udcff\udcfe"
-
-
-def nothing(script: Script) -> Script:
-    """Return the script unchanged."""
-    return script
-
-
-def error_response(status: int, code: str, message: str) -> ScriptTransform:
-    """Send an error response in place of the stream."""
-    retry_after_us = RETRY_AFTER_US if status == HTTPStatus.TOO_MANY_REQUESTS else None
-    response = ErrorResponse(status=status, code=code, message=message, retry_after_us=retry_after_us)
-    return lambda script: replace(script, instead=response)
-
-
-def styled(style: Style) -> ScriptTransform:
-    """Send the same events in another format."""
-    return lambda script: replace(script, style=style)
-
-
-def no_usage(script: Script) -> Script:
-    """Report no usage, wherever the dialect would."""
-    return replace(script.without(Kind.USAGE), usage=None)
 
 
 def flooded(kind: Kind, text: str, *, tokens: int = 0) -> ScriptTransform:
@@ -77,21 +57,6 @@ def interrupted(kind: Kind, text: str) -> ScriptTransform:
 def huge_line(script: Script) -> Script:
     """Send five tokens, then a data line of ten megabytes, which is not made before it is needed, then the rest."""
     return interrupted(Kind.RAW, '{"padding":"' + "x" * HUGE_LINE_BYTES + '"}')(script)
-
-
-def silent(script: Script) -> Script:
-    """Send nothing, and leave the connection open."""
-    return replace(script, head_ns=None, steps=(), ending=Ending.HANG)
-
-
-def headers_only(script: Script) -> Script:
-    """Send the head only, and leave the connection open."""
-    return replace(script, steps=(), ending=Ending.HANG)
-
-
-def html(script: Script) -> Script:
-    """Send a web page with status 200, as a wrong base URL does."""
-    return replace(script, instead=Page(content_type="text/html; charset=utf-8", body=_HTML))
 
 
 def error_in_band(script: Script) -> Script:
@@ -141,11 +106,6 @@ def one_chunk(script: Script) -> Script:
     return replace(script, steps=(*script.steps[:first], _joined(tokens, tokens[-1].offset_ns), *rest))
 
 
-def role_only(script: Script) -> Script:
-    """Send the opening and the finish without tokens."""
-    return _counting(script.without(Kind.TOKENS), output_tokens=0, reasoning_tokens=0)
-
-
 def null_content(script: Script) -> Script:
     """Send a null and an empty delta before the first token."""
     start_ns = script.head_ns or 0
@@ -159,11 +119,6 @@ def usage_in_choice(script: Script) -> Script:
     rest = script.without(Kind.USAGE, Kind.DONE).steps
     steps = tuple(step._replace(kind=Kind.FINISH_WITH_USAGE) if step.kind is Kind.FINISH else step for step in rest)
     return replace(script, steps=steps)
-
-
-def absurd_usage(script: Script) -> Script:
-    """Report impossible token counts."""
-    return _counting(script, prompt_tokens=-1, output_tokens=10**12)
 
 
 def split_code_points(script: Script) -> Script:
@@ -240,9 +195,9 @@ class Fault(NamedTuple):
     """One fault. `fine` if a client should still count the response as a success."""
 
     name: str
-    fine: bool
     sentence: str
     transform: ScriptTransform
+    fine: bool
 
 
 def fault_models() -> list[Model]:
@@ -282,23 +237,21 @@ _ERRORS = {
 }
 
 
-def _fine(name: str, sentence: str, transform: ScriptTransform) -> Fault:
-    return Fault(name, True, sentence, transform)
+def _error(status: int, sentence: str, code: str, message: str) -> Fault:
+    retry_after_us = RETRY_AFTER_US if code == "rate_limit_exceeded" else None
+    response = ErrorResponse(status=status, code=code, message=message, retry_after_us=retry_after_us)
+    return _bad(str(status), sentence, partial(replace, instead=response))
 
 
-def _bad(name: str, sentence: str, transform: ScriptTransform) -> Fault:
-    return Fault(name, False, sentence, transform)
-
-
+_fine, _bad = partial(Fault, fine=True), partial(Fault, fine=False)
+_hanging = partial(replace, steps=(), ending=Ending.HANG)
+_silent = partial(_hanging, head_ns=None)
 _TABLE = (
-    _fine("none", "A healthy stream, for comparison.", nothing),
-    *(
-        _bad(str(status), sentence, error_response(status, code, message))
-        for status, (sentence, code, message) in _ERRORS.items()
-    ),
-    _bad("html", "Status 200 and a web page, as from a wrong base URL.", html),
-    _bad("silence", "The request is accepted but never answered; the connection stays open.", silent),
-    _bad("headers-only", "The head of a response, then nothing; the connection stays open.", headers_only),
+    _fine("none", "A healthy stream, for comparison.", replace),
+    *(_error(status, *about) for status, about in _ERRORS.items()),
+    _bad("html", "Status 200 and a web page, as from a wrong base URL.", partial(replace, instead=_HTML)),
+    _bad("silence", "The request is accepted but never answered; the connection stays open.", _silent),
+    _bad("headers-only", "The head of a response, then nothing; the connection stays open.", _hanging),
     _fine("slow-headers", "Nothing at all for 1.5 s, then a healthy stream.", slow_headers),
     _bad("stall", "Five tokens, then nothing; the connection stays open.", ending(Ending.HANG)),
     _bad("cut", "Five tokens, then the connection is closed without a terminal chunk.", ending(Ending.CLOSE)),
@@ -317,7 +270,11 @@ _TABLE = (
         interrupted(Kind.TOKENS, _NOT_UTF8),
     ),
     _bad("huge-line", "Five tokens, then a data line of 10 MB, then the rest.", huge_line),
-    _bad("role-only", "An opening and a finish without tokens.", role_only),
+    _bad(
+        "role-only",
+        "An opening and a finish without tokens.",
+        lambda script: _counting(script.without(Kind.TOKENS), output_tokens=0, reasoning_tokens=0),
+    ),
     _fine("after-end", "A content delta after the end marker.", after_end),
     _bad(
         "flood",
@@ -329,8 +286,8 @@ _TABLE = (
         "Five tokens, then comments as fast as they are read, up to 1 GiB.",
         flooded(Kind.COMMENT, "keep-alive"),
     ),
-    _fine("crlf", "Lines end in CR LF.", styled(Style(newline=b"\r\n"))),
-    _fine("cr", "Lines end in a lone CR.", styled(Style(newline=b"\r"))),
+    _fine("crlf", "Lines end in CR LF.", partial(replace, style=Style(newline=b"\r\n"))),
+    _fine("cr", "Lines end in a lone CR.", partial(replace, style=Style(newline=b"\r"))),
     _fine(
         "comments",
         "Comment lines (: keep-alive) before the first token and after others.",
@@ -342,15 +299,23 @@ _TABLE = (
     _fine("null-content", "Null and empty deltas before the first token.", null_content),
     _fine("split-code-points", "Text outside ASCII, every write split inside a character.", split_code_points),
     _fine(
-        "byte-by-byte", "Every byte of the first five tokens' events in a separate write.", styled(Style(cut=Cut.BYTES))
+        "byte-by-byte",
+        "Every byte of the first five tokens' events in a separate write.",
+        partial(replace, style=Style(cut=Cut.BYTES)),
     ),
-    _fine("no-usage", "No usage, even when requested.", no_usage),
+    _fine(
+        "no-usage",
+        "No usage, even when requested.",
+        lambda script: replace(script.without(Kind.USAGE), usage=None),
+    ),
     _fine("no-done", "A finish, but no [DONE]; healthy in dialects without [DONE].", without(Kind.DONE)),
     _fine("usage-in-choice", "Usage with the finish reason, requested or not; no [DONE].", usage_in_choice),
-    _fine("absurd-usage", "Usage counts -1 prompt tokens and 10^12 output tokens.", absurd_usage),
+    _fine(
+        "absurd-usage",
+        "Usage counts -1 prompt tokens and 10^12 output tokens.",
+        lambda script: _counting(script, prompt_tokens=-1, output_tokens=10**12),
+    ),
     _fine("reasoning", "The first quarter of the tokens is reasoning.", reasoning),
     _fine("tool-call", "A tool call, with arguments in pieces (from Gemini at once).", tool_call),
 )
-
-
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _TABLE}

@@ -84,21 +84,6 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-class Encoder:
-    """The content encoding of a body, gzip or none. A client can decode every event at once."""
-
-    def __init__(self, *, gzip: bool = False) -> None:
-        self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS, _MEMORY) if gzip else None
-
-    def event(self, data: bytes) -> bytes:
-        """Return the encoded bytes of an event."""
-        return self._gzip.compress(data) + self._gzip.flush(zlib.Z_SYNC_FLUSH) if self._gzip else data
-
-    def end(self) -> bytes:
-        """Return the final bytes of the body."""
-        return self._gzip.flush() if self._gzip else b""
-
-
 def wants_gzip(accept_encoding: str) -> bool:
     """Return true if the client's `Accept-Encoding` names gzip and allows it."""
     for offer in accept_encoding.lower().split(","):
@@ -140,9 +125,9 @@ def stream_frames(script: Script, renderer: Renderer, *, head: bytes, gzip: bool
     """Return the writes of a streamed response, which begins with `head`. Empty if the script sends no head."""
     if script.head_ns is None:
         return ()
-    encoder = Encoder(gzip=gzip)
-    frames = [Frame(script.head_ns, head), *_events(script, renderer, encoder)]
-    frames += _final_frames(script, encoder.end())
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS, _MEMORY) if gzip else None
+    frames = [Frame(script.head_ns, head), *_events(script, renderer, packer)]
+    frames += _final_frames(script, packer.flush() if packer else b"")
     return tuple(_cut(_merged(frames), script.style))
 
 
@@ -172,15 +157,16 @@ def body_frames(script: Script, response: bytes) -> tuple[Frame, ...]:
     return (Frame(script.end_ns, response, tuple(item for item in counts.items() if item[1])),)
 
 
-def _events(script: Script, renderer: Renderer, encoder: Encoder) -> Iterator[Frame]:
+def _events(script: Script, renderer: Renderer, packer: "zlib._Compress | None") -> Iterator[Frame]:
     """Yield a frame per step with an event; tokens of steps without one belong to the next frame."""
-    pending: TokenCounts = ()
+    pending: dict[Channel, int] = {}
     for step in script.steps:
-        event = _event(step, script, renderer)
-        token_counts = _add_tokens(pending, step)
-        pending = () if event else token_counts
-        if event:
-            yield Frame(step.offset_ns, chunk(encoder.event(event)), token_counts)
+        if step.tokens:
+            pending[step.channel] = pending.get(step.channel, 0) + step.tokens
+        if event := _event(step, script, renderer):
+            packed = packer.compress(event) + packer.flush(zlib.Z_SYNC_FLUSH) if packer else event
+            yield Frame(step.offset_ns, chunk(packed), tuple(pending.items()))
+            pending.clear()
 
 
 def _event(step: Step, script: Script, renderer: Renderer) -> bytes:
@@ -190,13 +176,6 @@ def _event(step: Step, script: Script, renderer: Renderer) -> bytes:
     newline = renderer.newline if script.style.newline is None else script.style.newline
     event = lines + b"\n\n"
     return event if newline == b"\n" else event.replace(b"\n", newline)
-
-
-def _add_tokens(token_counts: TokenCounts, step: Step) -> TokenCounts:
-    if not step.tokens:
-        return token_counts
-    counted = dict(token_counts)
-    return tuple((counted | {step.channel: counted.get(step.channel, 0) + step.tokens}).items())
 
 
 def _final_frames(script: Script, rest: bytes) -> tuple[Frame, ...]:

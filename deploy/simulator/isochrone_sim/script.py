@@ -116,6 +116,22 @@ class Script:
     flood: Step | None = None
 
     @property
+    def texts(self) -> dict[Channel, str]:
+        """The complete text by channel, without text that counts no token."""
+        tokens = [step for step in self.of_kind(Kind.TOKENS) if step.tokens]
+        return {channel: "".join(step.text for step in tokens if step.channel is channel) for channel in Channel}
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The finish reason; `None` if it is not finished."""
+        return next((step.text for step in self.of_kind(Kind.FINISH, Kind.FINISH_WITH_USAGE)), None)
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that is called, if any."""
+        return next((step.text for step in self.of_kind(Kind.CALL)), None)
+
+    @property
     def end_ns(self) -> int:
         """The offset of the last step, or of the head without steps."""
         return self.steps[-1].offset_ns if self.steps else self.head_ns or 0
@@ -130,8 +146,7 @@ class Script:
 
     def until_token(self, count: int) -> "Script":
         """Return the script up to and including its `count`-th token, or all of it if there are fewer."""
-        last = self.index_after(count)
-        return replace(self, steps=self.steps[:last])
+        return replace(self, steps=self.steps[: self.index_after(count)])
 
     def index_after(self, count: int) -> int:
         """Return the index in `steps` after the `count`-th token."""

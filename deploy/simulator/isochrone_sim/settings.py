@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from isochrone_common.address import Address, parse_address
@@ -13,6 +12,7 @@ from isochrone_sim.errors import SettingsError, WorldError
 from isochrone_sim.faults import fault_models
 from isochrone_sim.world import Episode, World, default_world
 from isochrone_sim.worldfile import parse_world
+from isochrone_wire.text import did_you_mean
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 _DEFAULT_PORT = 8080
@@ -107,9 +107,8 @@ def known_region(name: str, world: World) -> str:
     """Return `name` if the world has such a region. Raises `SettingsError` with the nearest name."""
     if name in world.regions:
         return name
-    close = get_close_matches(name, world.regions, n=1, cutoff=0.3)
-    meant = f", did you mean {close[0]!r}?" if close else ""
-    raise SettingsError(f"unknown region {name!r}{meant}", hint=f"known: {', '.join(world.regions)}")
+    sentence = f"unknown region {name!r}{did_you_mean(name, world.regions)}"
+    raise SettingsError(sentence, hint=f"known: {', '.join(world.regions)}")
 
 
 def _address(text: str, *, allow_remote: bool) -> Address:

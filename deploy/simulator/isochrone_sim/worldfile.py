@@ -5,13 +5,13 @@ Two tables map each key to a field and to the parser of its value.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from isochrone_sim.dialects import DIALECTS
 from isochrone_sim.errors import WorldError
 from isochrone_sim.faults import FAULTS
 from isochrone_sim.world import BASELINE_REGION, Model, Offset, Region, Source, World
+from isochrone_wire.text import did_you_mean
 
 EXAMPLE: dict[str, Any] = {
     "title": "Two models, one of which fails occasionally",
@@ -204,5 +204,4 @@ def _contradictions(world: World, ids: list[Any]) -> list[str]:
 
 
 def _suggestion(name: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f", did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    return did_you_mean(name, known) or f"; known: {', '.join(known)}"

@@ -35,7 +35,7 @@ def test_sockets_by_region(texts: list[str], listens: dict[str, Address]) -> Non
 @pytest.mark.parametrize(
     ("texts", "sentence"),
     [
-        (["us-east-1=127.0.0.1:0"], "unknown region 'us-east-1', did you mean 'us-east-2'?"),
+        (["us-east-1=127.0.0.1:0"], "unknown region 'us-east-1'; did you mean 'us-east-2'?"),
         (["127.0.0.1:0", "us-east-2=127.0.0.1:0"], "us-east-2 has two listening addresses"),
         (["127.0.0.1:http"], "no valid port"),
         (["=127.0.0.1:1"], "unknown region ''"),
@@ -123,8 +123,8 @@ def test_the_example_is_a_world() -> None:
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        ({"models": [MODEL], "sed": 1}, "sed: unknown key, did you mean 'seed'?"),
-        (world_with(token_per_second=1), "models[0].token_per_second: unknown key, did you mean 'tokens_per_second'?"),
+        ({"models": [MODEL], "sed": 1}, "sed: unknown key; did you mean 'seed'?"),
+        (world_with(token_per_second=1), "models[0].token_per_second: unknown key; did you mean 'tokens_per_second'?"),
         ({}, "models: missing"),
         ({"models": []}, "models: [] must be a list of at least one model"),
         ({"models": [{"id": "m"}]}, "models[0].ttft_ms: missing"),
@@ -134,10 +134,10 @@ def test_the_example_is_a_world() -> None:
         (world_with(tokens_per_second=0), "models[0].tokens_per_second: 0 must be a number from 0.1"),
         (world_with(answer_tokens=1.5), "models[0].answer_tokens: 1.5 must be a whole number"),
         (world_with(reasoning=1), "models[0].reasoning: 1 must be true or false"),
-        (world_with(fault="stal"), "models[0].fault: 'stal' is unknown, did you mean 'stall'?"),
+        (world_with(fault="stal"), "models[0].fault: 'stal' is unknown; did you mean 'stall'?"),
         (world_with(dialect="openai"), "models[0].dialect: 'openai' is unknown"),
         (world_with(offsets_ms=[1]), "models[0].offsets_ms: [1] must be a table"),
-        (world_with(offsets_ms={"sgg": 5}), "m: 'sgg' is not one of the regions, did you mean 'sg'?"),
+        (world_with(offsets_ms={"sgg": 5}), "m: 'sgg' is not one of the regions; did you mean 'sg'?"),
         (world_with(offsets_ms={"sg": -100}), "m: from sg, the first token would precede the request"),
         ({"models": [MODEL, MODEL]}, "models: duplicate id 'm'"),
         ({"models": [MODEL], "regions": {"a": "A"}}, "baseline: 'us-east-2' is not one of the regions"),

@@ -14,13 +14,10 @@ from isochrone_sim.dialects.base import (
     arguments_in,
     effort_of_budget,
     events,
-    finish_reason,
     limit_headers,
     object_or_empty,
     quoted,
-    text_by_channel,
     to_json,
-    tool_name,
     typed_event,
 )
 from isochrone_sim.errors import RequestRefused
@@ -65,7 +62,7 @@ class _Renderer(ItemRenderer):
         }
 
     def body(self, script: Script) -> bytes:
-        text, tool = text_by_channel(script), tool_name(script)
+        text, tool = script.texts, script.tool
         texts = [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
         thoughts = [{"type": "thinking", "thinking": text[Channel.REASONING], "signature": _SIGNATURE}]
         calls = [{**self._tool_use(tool), "input": arguments_in(text[Channel.TOOL])}] if tool else []
@@ -73,7 +70,7 @@ class _Renderer(ItemRenderer):
             {
                 **self._message,
                 "content": [*(thoughts if text[Channel.REASONING] else []), *texts, *calls],
-                "stop_reason": _REASONS.get(finish_reason(script) or ""),
+                "stop_reason": _REASONS.get(script.finish_reason or ""),
                 "stop_sequence": None,
                 **self._stated(self.usage.output_tokens if self.usage else 0),
             }

@@ -32,11 +32,6 @@ class ResponseMetadata:
     processing_us: int = 0
     rate_limit: RateLimitStatus | None = None
 
-    @property
-    def number(self) -> str:
-        """The request id without its prefix, for other ids."""
-        return self.request_id.removeprefix("req_")
-
 
 EventRenderers = Mapping[Kind, Callable[[Step], bytes]]
 
@@ -57,7 +52,7 @@ class Renderer:
 
     def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
         self.parameters, self.metadata, self.usage = parameters, metadata, usage
-        self.number = metadata.number
+        self.number = metadata.request_id.removeprefix("req_")  # for other ids
 
     def event(self, step: Step) -> bytes:
         """Return the lines of server-sent events, joined by LF and without the final blank line; empty for no event."""
@@ -146,11 +141,17 @@ class Dialect:
         """Return the parameters of a request. Raises `RequestRefused`."""
         fields = self.fields(request)
         texts = _message_texts(fields.get(self.messages), param=self.messages, content=self.content)
+        model, temperature = fields.get("model"), fields.get("temperature")
+        if not (isinstance(model, str) and model):
+            raise RequestRefused(invalid("you must provide a model parameter", param="model"))
+        if temperature is not None and not (type(temperature) in (int, float) and 0 <= temperature <= 2):  # noqa: PLR2004  # the range of every API
+            raise RequestRefused(invalid("temperature must be a number from 0 to 2", param="temperature"))
         return RequestParameters(
             max_tokens=_token_limit(fields, self.limits),
-            model=_model_name(fields.get("model")),
+            # The name is quoted in responses, so it must be encodable.
+            model=model.encode("utf-8", "replace").decode(),
             stream=fields.get("stream") is True,
-            temperature=_temperature(fields),
+            temperature=temperature,
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
             **self.more(fields),
@@ -208,23 +209,6 @@ def arguments_in(text: str) -> object:
     return json.loads(text) if text else {}
 
 
-def text_by_channel(script: Script) -> dict[Channel, str]:
-    """Return the complete text of a script by channel, without text that counts no token."""
-    return {c: "".join(b.text for b in script.of_kind(Kind.TOKENS) if b.channel is c and b.tokens) for c in Channel}
-
-
-def finish_reason(script: Script) -> str | None:
-    """Return the finish reason of the script; `None` if it is not finished."""
-    finish = script.of_kind(Kind.FINISH, Kind.FINISH_WITH_USAGE)
-    return finish[0].text if finish else None
-
-
-def tool_name(script: Script) -> str | None:
-    """Return the name of the tool that the script calls, if any."""
-    calls = script.of_kind(Kind.CALL)
-    return calls[0].text if calls else None
-
-
 def parse_body(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a request."""
     try:
@@ -236,26 +220,12 @@ def parse_body(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _model_name(value: object) -> str:
-    if isinstance(value, str) and value:
-        # The name is quoted in responses, so it must be encodable.
-        return value.encode("utf-8", "replace").decode()
-    raise RequestRefused(invalid("you must provide a model parameter", param="model"))
-
-
 def _token_limit(fields: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     name = next((name for name in names if fields.get(name) is not None), "")
     value = fields.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     raise RequestRefused(invalid(f"{name} must be a whole number of at least 1", param=name))
-
-
-def _temperature(fields: Mapping[str, Any]) -> float | None:
-    value = fields.get("temperature")
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):  # noqa: PLR2004  # the range of every API
-        return value
-    raise RequestRefused(invalid("temperature must be a number from 0 to 2", param="temperature"))
 
 
 def object_or_empty(value: object) -> dict[str, Any]:

@@ -7,12 +7,9 @@ from isochrone_sim.dialects.base import (
     ItemRenderer,
     ResponseMetadata,
     events,
-    finish_reason,
     object_or_empty,
     quoted,
-    text_by_channel,
     to_json,
-    tool_name,
     typed_event,
 )
 from isochrone_sim.requests import ErrorResponse, RequestParameters
@@ -34,7 +31,11 @@ class _Renderer(ItemRenderer):
 
     def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
-        self._usage = {"usage": _usage(usage)} if usage else {}
+        self._usage: dict[str, Any] = {}
+        if usage:
+            counts = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens}
+            stated = {"billed_units": counts, "tokens": counts, "cached_tokens": usage.cached_tokens}
+            self._usage = {"usage": stated}
         self.renderers = {
             **self.renderers,
             Kind.ROLE: lambda _: typed_event("message-start", id=self.number, delta={"message": _EMPTY_MESSAGE}),
@@ -43,11 +44,10 @@ class _Renderer(ItemRenderer):
         }
 
     def body(self, script: Script) -> bytes:
-        text, tool = text_by_channel(script), tool_name(script)
+        text, reason = script.texts, script.finish_reason or ""
         contents = [{"type": "thinking", "thinking": text[Channel.REASONING]}] if text[Channel.REASONING] else []
         contents += [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
-        calls = {"tool_calls": [self._call(tool, text[Channel.TOOL])]} if tool else {}
-        reason = finish_reason(script) or ""
+        calls = {"tool_calls": [self._call(script.tool, text[Channel.TOOL])]} if script.tool else {}
         return to_json(
             {
                 "id": self.number,
@@ -99,7 +99,7 @@ class _Cohere(Dialect):
         """Cohere's own id is the trace id; agents find the ground truth by the other one."""
         headers = {
             "x-request-id": metadata.request_id,
-            "x-debug-trace-id": metadata.number,
+            "x-debug-trace-id": metadata.request_id.removeprefix("req_"),
             "x-envoy-upstream-service-time": str(metadata.processing_us // 1000),
         }
         if metadata.rate_limit:
@@ -113,8 +113,3 @@ class _Cohere(Dialect):
 
 
 DIALECT = _Cohere()
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    counts = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens}
-    return {"billed_units": counts, "tokens": counts, "cached_tokens": usage.cached_tokens}

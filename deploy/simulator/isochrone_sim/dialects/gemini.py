@@ -16,12 +16,9 @@ from isochrone_sim.dialects.base import (
     arguments_in,
     data_event,
     effort_of_budget,
-    finish_reason,
     object_or_empty,
     quoted,
-    text_by_channel,
     to_json,
-    tool_name,
 )
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.requests import ErrorResponse, Request, RequestParameters, invalid
@@ -69,12 +66,12 @@ class _Renderer(Renderer):
         return super().event(step)
 
     def body(self, script: Script) -> bytes:
-        text = text_by_channel(script)
+        text = script.texts
         thought = "" if self.parameters.hidden_reasoning else text[Channel.REASONING]
         parts: list[dict[str, Any]] = [{"text": thought, "thought": True}] if thought else []
         parts += [{"text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
-        parts += _function_call(tool_name(script), text[Channel.TOOL])
-        return to_json(self._response(parts, finish_reason(script), self._totals()))
+        parts += _function_call(script.tool, text[Channel.TOOL])
+        return to_json(self._response(parts, script.finish_reason, self._totals()))
 
     def _tokens(self, step: Step) -> bytes:
         is_thought = step.channel is Channel.REASONING

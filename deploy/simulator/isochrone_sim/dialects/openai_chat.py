@@ -9,13 +9,10 @@ from isochrone_sim.dialects.base import (
     Renderer,
     ResponseMetadata,
     data_event,
-    finish_reason,
     limit_headers,
     object_or_empty,
     quoted,
-    text_by_channel,
     to_json,
-    tool_name,
 )
 from isochrone_sim.requests import ErrorResponse, RequestParameters, format_duration
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
@@ -65,13 +62,13 @@ class _Renderer(Renderer):
         }
 
     def body(self, script: Script) -> bytes:
-        text, tool = text_by_channel(script), tool_name(script)
+        text = script.texts
         message: dict[str, Any] = {"role": "assistant", "content": text[Channel.ANSWER] or None}
         if text[Channel.REASONING]:
             message["reasoning_content"] = text[Channel.REASONING]
-        if tool:
-            message["tool_calls"] = [_call(tool, text[Channel.TOOL])]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(script)}
+        if script.tool:
+            message["tool_calls"] = [_call(script.tool, text[Channel.TOOL])]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": script.finish_reason}
         usage = {"usage": self._usage} if self._usage else {}
         return to_json({**self._frame, "object": "chat.completion", "choices": [choice], **usage})
 

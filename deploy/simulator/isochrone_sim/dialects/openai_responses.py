@@ -9,12 +9,9 @@ from isochrone_sim.dialects.base import (
     ItemRenderer,
     ResponseMetadata,
     events,
-    finish_reason,
     object_or_empty,
     quoted,
-    text_by_channel,
     to_json,
-    tool_name,
     typed_event,
 )
 from isochrone_sim.dialects.openai_chat import OpenAI
@@ -52,12 +49,12 @@ class _Renderer(ItemRenderer):
         }
 
     def body(self, script: Script) -> bytes:
-        text = text_by_channel(script)
-        self._tool = tool_name(script) or ""
+        text = script.texts
+        self._tool = script.tool or ""
         for number, channel in enumerate(c for c in Channel if text[c]):
             if not (self.parameters.hidden_reasoning and channel is Channel.REASONING):
                 self._items.append(self._item(channel, number, text[channel], status="completed"))
-        return to_json(self._ended(finish_reason(script) or ""))
+        return to_json(self._ended(script.finish_reason or ""))
 
     def delta(self, step: Step) -> bytes:
         if self.parameters.hidden_reasoning and step.channel is Channel.REASONING:

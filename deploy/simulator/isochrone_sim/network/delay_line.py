@@ -51,22 +51,19 @@ class DelayLine:
                 self._receive(of[end], end, now_ns)
             if commands in ready and not self._follow(sys.stdin.readline()):
                 return
-            self._deliver()
+            while self.in_flight and self.in_flight[0][0] <= time.monotonic_ns():
+                _, _, end, packet = heapq.heappop(self.in_flight)
+                # Writing to a device that is not up yet fails.
+                with suppress(OSError):
+                    os.write(end, packet)
 
     def _receive(self, link: Link, end: int, now_ns: int) -> None:
         """Read all packets that wait at one end."""
-        while packet := _read(end):
-            self.seen += 1
-            if link.connected:
-                heapq.heappush(self.in_flight, (now_ns + link.delay_ns, self.seen, link.other(end), packet))
-
-    def _deliver(self) -> None:
-        """Write the packets that are due."""
-        while self.in_flight and self.in_flight[0][0] <= time.monotonic_ns():
-            _, _, end, packet = heapq.heappop(self.in_flight)
-            # Writing to a device that is not up yet fails.
-            with suppress(OSError):
-                os.write(end, packet)
+        with suppress(BlockingIOError):
+            while packet := os.read(end, _MTU_BYTES):
+                self.seen += 1
+                if link.connected:
+                    heapq.heappush(self.in_flight, (now_ns + link.delay_ns, self.seen, link.other(end), packet))
 
     def _follow(self, command: str) -> bool:
         """Follow one command; return false at the end of the input."""
@@ -76,10 +73,3 @@ class DelayLine:
         self.links[words[1]].connected = words[0] == "mend"
         print(command.strip(), flush=True)  # noqa: T201  # the reply
         return True
-
-
-def _read(end: int) -> bytes:
-    try:
-        return os.read(end, _MTU_BYTES)
-    except BlockingIOError:
-        return b""

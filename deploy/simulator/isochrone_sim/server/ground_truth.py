@@ -104,7 +104,10 @@ class GroundTruth:
     def __init__(self, path: Path | None = None) -> None:
         self._kept: deque[Record] = deque(maxlen=KEPT)
         self._ended: list[bytes] = []
-        self._file = _open(path) if path else None
+        try:
+            self._file = path.open("ab") if path else None
+        except OSError as error:
+            raise SettingsError(f"cannot write {path}: {error.strerror}", hint="see --truth") from error
 
     def begin(self, record: Record) -> None:
         """Add a record that will be updated."""
@@ -141,10 +144,3 @@ class GroundTruth:
         assert self._file is not None
         self._file.write(b"".join(lines))
         self._file.flush()
-
-
-def _open(path: Path) -> Any:  # noqa: ANN401  # a binary file
-    try:
-        return path.open("ab")
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}", hint="see --truth") from error

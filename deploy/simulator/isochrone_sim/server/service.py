@@ -5,7 +5,6 @@ Pure except for the rate limits, which it counts; instants are passed in.
 
 import re
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from isochrone_sim.dialects import DEFAULT_DIALECT, DIALECTS, Dialect, ResponseMetadata, model_list
 from isochrone_sim.dialects.base import to_json
@@ -13,6 +12,7 @@ from isochrone_sim.errors import RequestRefused
 from isochrone_sim.requests import ErrorResponse, RateLimits, Request, RequestParameters, throttled
 from isochrone_sim.response import Frame, Timeline, complete_response, error_timeline, timeline, wants_gzip
 from isochrone_sim.world import Model, World
+from isochrone_wire.text import nearest
 
 _MODEL_PATH = re.compile(r"/v1/models(?:/([^/]+))?")
 
@@ -51,8 +51,8 @@ class Service:
 
     def answer(self, request: Request, arrival: Arrival) -> Reply:
         """Return the reply to any request; no client input raises an exception."""
-        dialect = _dialect(request)
-        if dialect is not None:
+        serving = (dialect for dialect in DIALECTS.values() if dialect.serves(request.path))
+        if request.method == "POST" and (dialect := next(serving, None)):
             return self._exchange(dialect, request, arrival)
         try:
             return self._page(request, arrival)
@@ -110,9 +110,9 @@ class Service:
         """Return the model. Every model answers in every dialect; its own dialect is only a recommendation."""
         if name in self._world.models:
             return self._world.models[name]
-        close = get_close_matches(name, self._world.models, n=1, cutoff=0.3)
-        nearest = f" The nearest name is `{close[0]}`." if close else ""
-        message = f"The model `{name}` does not exist in this world.{nearest}"
+        close = nearest(name, self._world.models, cutoff=0.3)
+        hint = f" The nearest name is `{close}`." if close else ""
+        message = f"The model `{name}` does not exist in this world.{hint}"
         raise _refused(404, "model_not_found", message, param="model")
 
     def _page(self, request: Request, arrival: Arrival) -> Reply:
@@ -129,12 +129,6 @@ class Service:
 
 def _refused(status: int, code: str, message: str, *, param: str | None = None) -> RequestRefused:
     return RequestRefused(ErrorResponse(status=status, code=code, message=message, param=param))
-
-
-def _dialect(request: Request) -> Dialect | None:
-    if request.method != "POST":
-        return None
-    return next((dialect for dialect in DIALECTS.values() if dialect.serves(request.path)), None)
 
 
 def _check_restrictions(model: Model, parameters: RequestParameters) -> None:
