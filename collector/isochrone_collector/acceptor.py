@@ -13,7 +13,7 @@ import ssl
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ class _Silent:
     until: float
 
 
+@dataclass(eq=False)
 class Acceptor:
     """Serves the connections of a listening socket: at most `most` at once, a quarter of them of one address. Others
     are closed, without TLS after the answer `full`. With `allows_plain_text` the first byte of a connection decides
@@ -86,24 +87,17 @@ class Acceptor:
     whose call the connection no longer counts among those of its address.
     """
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        create_connection: Callable[[Callable[[], None]], Any],
-        *,
-        name: str,
-        tls: Callable[[], ssl.SSLContext] | None,
-        allows_plain_text: bool = False,
-        most: int,
-        full: bytes = b"",
-    ) -> None:
-        self.most = most
-        self._listener = listener
-        self._name = name
-        self._full = full
-        self._create_connection = create_connection
-        self._tls = tls
-        self._allows_plain_text = allows_plain_text or tls is None
+    listener: socket.socket
+    create_connection: Callable[[Callable[[], None]], Any]
+    _: KW_ONLY
+    name: str
+    tls: Callable[[], ssl.SSLContext] | None
+    most: int
+    allows_plain_text: bool = False
+    full: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.allows_plain_text = self.allows_plain_text or self.tls is None
         self._loop = asyncio.get_running_loop()
         # Of each address, and in total.
         self._open: Counter[str] = Counter()
@@ -122,7 +116,7 @@ class Acceptor:
             self._pause.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        self._loop.remove_reader(self._listener)
+        self._loop.remove_reader(self.listener)
         for silent in [*self._silent.values()]:
             self._close_silent(silent)
         while self._ready:
@@ -137,19 +131,19 @@ class Acceptor:
 
     def _resume(self) -> None:
         self._pause = None
-        self._loop.add_reader(self._listener, self._accept)
+        self._loop.add_reader(self.listener, self._accept)
 
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                accepted, peer = self._listener.accept()
+                accepted, peer = self.listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in _NO_RESOURCES:
                     raise
-                REFUSALS.write(listener=self._name, reason=str(error))
-                self._loop.remove_reader(self._listener)
+                REFUSALS.write(listener=self.name, reason=str(error))
+                self._loop.remove_reader(self.listener)
                 self._pause = self._loop.call_later(_PAUSE_S, self._resume)
                 return
             accepted.setblocking(False)
@@ -157,10 +151,10 @@ class Acceptor:
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
         if self._count >= self.most or self._open[address] >= max(1, self.most // 4):
-            REFUSALS.write(listener=self._name, reason="too many connections", client=address)
-            if self._allows_plain_text:
+            REFUSALS.write(listener=self.name, reason="too many connections", client=address)
+            if self.allows_plain_text:
                 with suppress(OSError):
-                    accepted.send(self._full)
+                    accepted.send(self.full)
             accepted.close()
             return
         self._count += 1
@@ -230,11 +224,11 @@ class Acceptor:
 
     async def _serve(self, ready: _Silent) -> None:
         """Return when the connection is closed."""
-        accepted, connection = ready.socket, self._create_connection(ready.place.close)
+        accepted, connection = ready.socket, self.create_connection(ready.place.close)
         # asyncio closes a connection without a handshake.
         with suppress(OSError):
-            is_plain = self._allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE
-            tls = self._tls() if self._tls and not is_plain else None
+            is_plain = self.allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE
+            tls = self.tls() if self.tls and not is_plain else None
             limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": HANDSHAKE_S} if tls else {}
             await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **limits)
             await connection.closed

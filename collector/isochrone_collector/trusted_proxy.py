@@ -45,7 +45,13 @@ class TrustedProxy:
             return None
         if len(values) > 1:
             raise Unauthenticated(f"the proxy sent more than one header {self.user_header}")
-        return self._readable(values[0])
+        try:
+            user = values[0].encode("latin-1").decode().strip()
+        except UnicodeDecodeError:
+            user = ""
+        if not user.isprintable() or not 0 < len(user) <= MAX_USER_CHARS:
+            raise Unauthenticated(f"the proxy's header {self.user_header} is not the name of a user")
+        return user
 
     def _is_trusted(self, secrets: Sequence[str], address: str) -> bool:
         if self.addresses and not _is_within(address, self.addresses):
@@ -53,15 +59,6 @@ class TrustedProxy:
         if self.secret is None:
             return bool(self.addresses)
         return len(secrets) == 1 and hmac.compare_digest(secrets[0].encode("latin-1"), self.secret.encode("ascii"))
-
-    def _readable(self, value: str) -> str:
-        try:
-            user = value.encode("latin-1").decode().strip()
-        except UnicodeDecodeError:
-            user = ""
-        if not user.isprintable() or not 0 < len(user) <= MAX_USER_CHARS:
-            raise Unauthenticated(f"the proxy's header {self.user_header} is not the name of a user")
-        return user
 
 
 def check(

@@ -8,6 +8,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -45,17 +46,17 @@ _MAX_CHECK_GAP_US = 3 * ABSENCE_CHECK_EVERY_US + MINUTE_US
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, kw_only=True)
 class AlertService:
     """The alerts of all collectors on one database; `receivers` are the deliveries to each receiver."""
 
-    def __init__(
-        self, *, database: Database, clock: Callable[[], int], receivers: "Sequence[ReceiverDelivery]" = ()
-    ) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], int]
+    receivers: "Sequence[ReceiverDelivery]" = ()
+
+    def __post_init__(self) -> None:
         # The period over which this collector has checked for absences without a gap.
         self._checked_since_at = self._checked_at = 0
-        self.receivers = tuple(receivers)
 
     def wake(self) -> None:
         """Deliver now: alerts were raised."""
@@ -74,7 +75,7 @@ class AlertService:
     async def try_raise(self, message: AlertMessage) -> bool:
         """Raise an alert in a separate transaction, and return whether the database could record it."""
         try:
-            async with self._database.connection() as connection:
+            async with self.database.connection() as connection:
                 await self.raise_alert(connection, message)
         except DatabaseUnavailable as error:
             _log.warning("alert.not_raised", reason=str(error))
@@ -88,32 +89,32 @@ class AlertService:
 
     async def check_absences(self) -> None:
         """Raise alerts for vantages that are absent or back."""
-        async with self._database.connection() as connection:
-            states = await vantages.states(connection, now_at=self._clock())
+        async with self.database.connection() as connection:
+            states = await vantages.states(connection, now_at=self.clock())
             last_alerts = await self.last_alerts(connection, ABSENCE_KINDS)
-        now_at = self._clock()
+        now_at = self.clock()
         # A gap, or a clock that was set back, begins a new period.
         if not 0 <= now_at - self._checked_at <= _MAX_CHECK_GAP_US:
             self._checked_since_at = now_at
         self._checked_at = now_at
         heartbeats = [VantageHeartbeat(*(getattr(row, name) for name in VantageHeartbeat._fields)) for row in states]
         for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._checked_since_at):
-            async with self._database.connection() as connection:
+            async with self.database.connection() as connection:
                 await self.raise_alert(connection, message)
 
     async def check_duplicate_agents(self) -> None:
         """Raise an alert for each vantage with a second agent."""
-        async with self._database.connection() as connection:
-            for row in await vantages.duplicates(connection, now_at=self._clock()):
-                instants = {"since_at": row.duplicate_first_at, "raised_at": self._clock()}
+        async with self.database.connection() as connection:
+            for row in await vantages.duplicates(connection, now_at=self.clock()):
+                instants = {"since_at": row.duplicate_first_at, "raised_at": self.clock()}
                 message = of_duplicate_agent(row.name, row.region, epoch=row.duplicate_epoch, **instants)
                 await self.raise_alert(connection, message)
 
     async def check_lost_batches(self) -> None:
         """Raise an alert if delivered batches are missing in the database."""
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             if lost_at := await job_state.batches_lost_at(connection):
-                await self.raise_alert(connection, of_lost_batches(lost_at=lost_at, raised_at=self._clock()))
+                await self.raise_alert(connection, of_lost_batches(lost_at=lost_at, raised_at=self.clock()))
 
     async def test(self, receiver: str = "") -> Alert:
         """Send a test alert once to one receiver or all, and return it. Raises `Conflict` and `UnknownName`."""
@@ -123,12 +124,12 @@ class AlertService:
         if receiver and receiver not in names:
             raise UnknownName.among("receiver", receiver, names)
         chosen = [one for one in self.receivers if receiver in ("", one.name)]
-        message = of_test(raised_at=self._clock())
-        async with self._database.transaction() as connection:
+        message = of_test(raised_at=self.clock())
+        async with self.database.transaction() as connection:
             await alerts.record(connection, message)
             await alerts.schedule(connection, message, [one.name for one in chosen], next_attempt_at=None)
         await asyncio.gather(*(one.test(message) for one in chosen))
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             return await alerts.by_id(connection, message.id)
 
 
@@ -139,13 +140,13 @@ _NAME = re.compile("(?:incident|alert)_([0-7][0-9a-fA-F]{15})")
 _KEPT = ("target", "provider", "model", "region", "regions", "route", "vantage", "incident", "scope")
 
 
+@dataclass(eq=False, kw_only=True)
 class SilenceService:
     """The silences of a database. Durations are microseconds; every method raises `DatabaseUnavailable`."""
 
-    def __init__(self, *, database: Database, alerting: AlertService, clock: Callable[[], int]) -> None:
-        self._database = database
-        self._alerting = alerting
-        self._clock = clock
+    database: Database
+    alerting: AlertService
+    clock: Callable[[], int]
 
     async def add(
         self,
@@ -168,7 +169,7 @@ class SilenceService:
             raise BadRequest(unknown("kind", wrong, known))
         what = {"targets": targets, "providers": providers, "regions": regions, "kinds": kinds}
         silence = self._silence(duration_us, reason, {name: tuple(own) for name, own in what.items()})
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await silences.add(connection, silence)
             await audit.record(
                 connection, at=silence.created_at, action="alert.silence", target=f"{silence.name} {silence.patterns}"
@@ -181,7 +182,7 @@ class SilenceService:
         if found is None:
             raise BadRequest(f"{problem!r} is not the id of an incident or an alert")
         number = int(found[1], 16)
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             last = await alerts.newest_of_thread(connection, problem, number)
             if last is None:
                 raise BadRequest(f"no alert is about {problem}; `isochrone incidents` lists incidents")
@@ -194,13 +195,13 @@ class SilenceService:
             await silences.add(connection, silence)
             target = f"{silence.name} {topic.dedup_key} {last.subject}"
             await audit.record(connection, at=silence.created_at, action="alert.acknowledge", target=target)
-            await self._alerting.raise_alert(connection, _message(silence, last))
+            await self.alerting.raise_alert(connection, _message(silence, last))
         return silence
 
     async def end(self, silence_id: int) -> Silence:
         """End a silence or an acknowledgement before its time. Raises `BadRequest`, and `Conflict` if it has ended."""
-        now_at = self._clock()
-        async with self._database.transaction() as connection:
+        now_at = self.clock()
+        async with self.database.transaction() as connection:
             silence = await silences.by_id(connection, silence_id)
             if silence is None:
                 raise BadRequest(f"there is no silence {silence_name(silence_id)}")
@@ -212,15 +213,15 @@ class SilenceService:
 
     async def listed(self, *, past: bool) -> SilenceList:
         """Return the silences and acknowledgements in force, or with `past` all."""
-        async with self._database.connection() as connection:
-            return SilenceList(silences=await silences.at(connection, self._clock(), past=past))
+        async with self.database.connection() as connection:
+            return SilenceList(silences=await silences.at(connection, self.clock(), past=past))
 
     def _silence(self, duration_us: int, reason: str, what: Mapping[str, Any]) -> Silence:
         if not MIN_US <= duration_us <= MAX_US:
             raise BadRequest("a silence lasts for a minute to 366 days")
         if not reason.strip() or len(reason) > _MAX_REASON_CHARS:
             raise BadRequest(f"a silence has a reason of 1 to {_MAX_REASON_CHARS} characters")
-        now_at = self._clock()
+        now_at = self.clock()
         return Silence(
             **what,
             id=secrets.randbits(63),
@@ -254,30 +255,30 @@ MAX_SERIES = 1_000
 """Series of open incidents, one per kind, target and failing region; the oldest incidents come first."""
 
 
+@dataclass(eq=False, kw_only=True)
 class AlertState:
     """The open incidents of the targets of the plan in force, and the numbers of overdue deliveries, as of the newest
     run. `incidents` has the kind of each incident and the labels of probes, and `left_out` is the number of those above
     `MAX_SERIES`; `overdue` is by receiver, without what silences hold or what waits for its group.
     """
 
-    def __init__(
-        self, *, database: Database, plans: Plans, clock: Callable[[], int], receivers: Sequence[Receiver] = ()
-    ) -> None:
-        self._database = database
-        self._plans = plans
-        self._clock = clock
-        self._receivers = receivers
+    database: Database
+    plans: Plans
+    clock: Callable[[], int]
+    receivers: Sequence[Receiver] = ()
+
+    def __post_init__(self) -> None:
         self.incidents: tuple[tuple[str, ...], ...] = ()
         self.left_out = 0
         self.overdue: Mapping[str, int] = {}
 
     async def run(self) -> None:
         """Read both. Raises `DatabaseUnavailable`; those of the last run stay then."""
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             rows = await incidents.open_ones(connection)
-            due_by = {one.name: self._clock() - one.group_us for one in self._receivers}
+            due_by = {one.name: self.clock() - one.group_us for one in self.receivers}
             self.overdue = await alerts.count_overdue(connection, due_by) if due_by else {}
-        plan = self._plans.current
+        plan = self.plans.current
         targets = {target.id: target for target in plan.targets} if plan else {}
         found = [
             (row.kind, *labels_of(region, targets[row.target_id]))

@@ -69,7 +69,10 @@ class FailureCusum:
         if self.value:
             self.value = max(self.value + math.log((1 - FAILING) / (1 - self.usual)), 0.0)
         if not self.value:
-            self._learn()
+            keep = _KEEP**self._new_trials
+            self._trials = self._trials * keep + self._new_trials
+            self._failures = self._failures * keep + self._new_failures
+            self._new_trials = self._new_failures = 0
 
     def _fail(self, at: int) -> None:
         if at in self._failed_at:
@@ -81,9 +84,3 @@ class FailureCusum:
             self.since_at = at
         self.until_at = max(self.until_at, at)
         self.value = min(self.value + math.log(FAILING / self.usual), _MOST_VALUE)
-
-    def _learn(self) -> None:
-        keep = _KEEP**self._new_trials
-        self._trials = self._trials * keep + self._new_trials
-        self._failures = self._failures * keep + self._new_failures
-        self._new_trials = self._new_failures = 0

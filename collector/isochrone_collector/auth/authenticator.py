@@ -21,7 +21,7 @@ from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, without_d
 from isochrone_collector.errors import DatabaseUnavailable, Forbidden, ResourceExhausted, Unauthenticated
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
-from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_common.credentials import Credential, hash_secret, parse_credential
 from isochrone_wire.model import DAY_US, SECOND_US, Vantage
@@ -42,17 +42,19 @@ class _Session:
     ends_at: int
 
 
+@dataclass(eq=False, kw_only=True)
 class Sessions:
     """The sessions of one collector; `clock` returns microseconds since the epoch."""
 
-    def __init__(self, *, clock: Callable[[], int]) -> None:
-        self._clock = clock
+    clock: Callable[[], int]
+
+    def __post_init__(self) -> None:
         # By the hash of the token, in the order in which they began.
         self._open: dict[bytes, _Session] = {}
 
     def begin(self, credential_id: int) -> str:
         """Begin a session for a valid credential and return its token."""
-        now_at = self._clock()
+        now_at = self.clock()
         self._open = {key: one for key, one in self._open.items() if now_at < one.ends_at}
         own = [key for key, one in self._open.items() if one.credential_id == credential_id]
         for key in own[: max(0, len(own) - MAX_SESSIONS + 1)]:
@@ -64,7 +66,7 @@ class Sessions:
     def credential_id(self, token: str) -> int:
         """Return the id of the credential behind a session. Raises `Unauthenticated` if it has ended."""
         found = self._open.get(_hash_of(token))
-        if found is None or self._clock() >= found.ends_at:
+        if found is None or self.clock() >= found.ends_at:
             raise Unauthenticated("the session has ended; log in again")
         return found.credential_id
 
@@ -109,26 +111,20 @@ LOCAL = Principal(role=Role.OPERATOR, name="local", has_credential=False)
 """The caller of a collector that trusts loopback: any process of this machine."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Authenticator:
     """The collector's copy of the credentials. Unless credentials are `required`, every caller is `local`. `sessions`
     are those of browsers, and `proxy` authenticates its users.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        clock: Callable[[], int],
-        required: bool,
-        local: Principal = LOCAL,
-        proxy: TrustedProxy | None = None,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._required = required
-        self._local = local
-        self.sessions = Sessions(clock=clock)
-        self.proxy = proxy
+    database: Database
+    clock: Callable[[], int]
+    required: bool
+    local: Principal = LOCAL
+    proxy: TrustedProxy | None = None
+
+    def __post_init__(self) -> None:
+        self.sessions = Sessions(clock=self.clock)
         self._logged_users = BucketPerKey(per_second=_USERS_LOGGED_PER_SECOND, burst=1)
         self._known: dict[int, CredentialRow] = {}
         self._counts: CredentialCounts | None = None
@@ -141,21 +137,28 @@ class Authenticator:
 
     async def refresh(self) -> None:
         """Reload credentials if they have changed, and record which were used. Raises `DatabaseUnavailable`."""
-        if not self._required:
+        if not self.required:
             return
         # One at a time: an older copy must not replace a newer one.
-        async with self._reading, self._database.connection() as connection:
+        async with self._reading, self.database.connection() as connection:
             counts = await access.counts(connection)
-            if counts != self._counts or not 0 <= self._clock() - self._read_at < _FULL_READ_EVERY_US:
+            if counts != self._counts or not 0 <= self.clock() - self._read_at < _FULL_READ_EVERY_US:
                 # The next refresh sees what changes between these two queries.
                 rows = await access.credentials(connection)
                 self._known = {row.id: row for row in rows}
-                self._counts, self._read_at = counts, self._clock()
-            await self._record_use(connection)
+                self._counts, self._read_at = counts, self.clock()
+            used, self._used = self._used, {}
+            fresh = [key for key, at in used.items() if at - self._last_recorded_at(key) > _RECORD_USE_EVERY_US]
+            if fresh:
+                now_at = self.clock()
+                # The database knows which of them are successors: a copy may lack one that was renewed a moment ago.
+                await access.end_renewed(connection, fresh, expires_at=now_at + _RENEWED_OVERLAP_US)
+                await access.record_use(connection, fresh, used_at=now_at)
+                self._recorded_at |= dict.fromkeys(fresh, now_at)
 
     def expiring(self) -> int:
         """Return the number of names whose newest valid credential is about to expire."""
-        now_at = self._clock()
+        now_at = self.clock()
         # In the order in which they were made.
         newest = {row.name: row for row in self._known.values() if row.is_valid(now_at)}
         lasting = (row for row in newest.values() if row.ends_with_lifetime)
@@ -165,8 +168,8 @@ class Authenticator:
         """Return the caller with this metadata. Raises `Unauthenticated` for an invalid credential, `Forbidden` for
         another role, and `ResourceExhausted` or `DatabaseUnavailable` when the credential cannot be checked now.
         """
-        if not self._required:
-            return self._local
+        if not self.required:
+            return self.local
         credential = bearer_credential(metadata)
         row = await self._find(credential.id)
         if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)):
@@ -175,8 +178,8 @@ class Authenticator:
 
     async def authenticate_session(self, token: str, roles: Iterable[Role]) -> Principal:
         """Return the caller with this session, whose credential must still be valid. Raises as `authenticate`."""
-        if not self._required:
-            return self._local
+        if not self.required:
+            return self.local
         row = await self._find(self.sessions.credential_id(token))
         if row is None:
             raise Unauthenticated("this collector does not know the credential of the session")
@@ -187,11 +190,11 @@ class Authenticator:
         without a proxy, and for requests of others. Each user is logged once an hour. Raises `Unauthenticated` for a
         user that cannot be read.
         """
-        user = self.proxy.user_of(headers, address) if self.proxy and self._required else None
+        user = self.proxy.user_of(headers, address) if self.proxy and self.required else None
         if user is None:
             return None
         principal = Principal(role=Role.READER, name=f"oidc:{user}")
-        if self._logged_users.take(principal.name, self._clock()):
+        if self._logged_users.take(principal.name, self.clock()):
             _log.info("reader.proxied", principal=principal.name, proxy=address)
         return principal
 
@@ -211,7 +214,7 @@ class Authenticator:
         """Return the holder of a credential if it is valid and has one of the roles."""
         if row.revoked_at is not None:
             raise Unauthenticated(f"the credential of {row.name!r} has been revoked")
-        if not row.is_valid(self._clock()):
+        if not row.is_valid(self.clock()):
             reason = (
                 "at the end of its lifetime; join again" if row.ends_with_lifetime else "because a newer one is in use"
             )
@@ -219,28 +222,18 @@ class Authenticator:
         if row.role not in set(roles):
             either = " or ".join(f"a{'n' if role is Role.OPERATOR else ''} {role.value}" for role in roles)
             raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {either}")
-        self._used[row.id] = self._clock()
+        self._used[row.id] = self.clock()
         return Principal(role=Role(row.role), name=row.name, region=row.region)
 
     async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
-        if not self._unknown_lookups.take(self._clock()):
+        if not self._unknown_lookups.take(self.clock()):
             raise ResourceExhausted("too many unknown credentials at once; try again in a moment")
         with without_details():
-            async with self._database.connection() as connection:
+            async with self.database.connection() as connection:
                 row = await access.credential(connection, credential_id)
         if row is not None:
             self._known[row.id] = row
         return row
-
-    async def _record_use(self, connection: Connection) -> None:
-        used, self._used = self._used, {}
-        fresh = [key for key, at in used.items() if at - self._last_recorded_at(key) > _RECORD_USE_EVERY_US]
-        if fresh:
-            now_at = self._clock()
-            # The database knows which of them are successors: a copy may lack one that was renewed a moment ago.
-            await access.end_renewed(connection, fresh, expires_at=now_at + _RENEWED_OVERLAP_US)
-            await access.record_use(connection, fresh, used_at=now_at)
-            self._recorded_at |= dict.fromkeys(fresh, now_at)
 
     def _last_recorded_at(self, credential_id: int) -> int:
         row = self._known.get(credential_id)

@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -42,6 +42,7 @@ _LOOK_UPS_PER_SECOND = 5.0
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, kw_only=True)
 class Enrolment:
     """Invitations and credentials of the collectors on one database.
 
@@ -51,21 +52,14 @@ class Enrolment:
     collector's own operator.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        join_database: Database,
-        clock: Callable[[], int],
-        fingerprint: Callable[[], bytes],
-        on_change: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._database = database
-        self._join_database = join_database
+    database: Database
+    join_database: Database
+    clock: Callable[[], int]
+    fingerprint: Callable[[], bytes]
+    on_change: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self._invited: dict[int, InvitationRow] = {}
-        self._clock = clock
-        self._fingerprint = fingerprint
-        self._on_change = on_change
         self._look_ups = BucketPerKey(per_second=_LOOK_UPS_PER_SECOND, burst=4 * _LOOK_UPS_PER_SECOND)
 
     async def invite(
@@ -85,8 +79,8 @@ class Enrolment:
         Raises `BadRequest`, `Conflict`, and `UnknownName` for the rotation of an unknown name.
         """
         _check_times(expires_us, overlap_us, lifetime_us or 0)
-        now_at = self._clock()
-        async with self._database.transaction() as connection:
+        now_at = self.clock()
+        async with self.database.transaction() as connection:
             await access.lock(connection)
             if rotation:
                 role, region = await self._known_access(connection, name, role)
@@ -95,7 +89,7 @@ class Enrolment:
                 _check_names(name, role, region)
                 await self._check_new(connection, name, region)
             made = _new_credential()
-            token = JoinToken(id=made.id, secret=made.secret, fingerprint=self._fingerprint())
+            token = JoinToken(id=made.id, secret=made.secret, fingerprint=self.fingerprint())
             row = InvitationRow(
                 id=token.id,
                 name=name,
@@ -121,7 +115,7 @@ class Enrolment:
         `address` is that of the caller. A token is verified before a lock is taken. Raises `Unauthenticated` and
         `ResourceExhausted`.
         """
-        now_at = self._clock()
+        now_at = self.clock()
         if client_key and len(client_key) != CLIENT_KEY_BYTES:
             raise BadRequest(f"the client key must have {CLIENT_KEY_BYTES} bytes")
         try:
@@ -147,8 +141,8 @@ class Enrolment:
         """Return the successor of a valid credential with a lifetime: the same one whenever it is called, so that a
         reply can be lost. Raises `Unauthenticated`, and `BadRequest` for a credential without a lifetime.
         """
-        now_at = self._clock()
-        async with self._database.transaction() as connection:
+        now_at = self.clock()
+        async with self.database.transaction() as connection:
             await access.lock(connection)
             row = await access.credential(connection, credential.id)
             if row is None or not _is_held(row, credential, now_at):
@@ -178,7 +172,7 @@ class Enrolment:
 
     async def refresh(self) -> None:
         """Reload the invitations: most tokens are verified without the database. Raises `DatabaseUnavailable`."""
-        async with self._join_database.connection() as connection:
+        async with self.join_database.connection() as connection:
             self._invited = {row.id: row for row in await access.invitations(connection)}
 
     async def _verify(self, token: JoinToken, address: str, now_at: int) -> None:
@@ -187,21 +181,27 @@ class Enrolment:
         if row is None:
             if not self._look_ups.take(address, now_at):
                 raise ResourceExhausted("too many unknown join tokens from this address; try again in a moment")
-            async with self._join_database.connection() as connection:
+            async with self.join_database.connection() as connection:
                 row = await access.invitation(connection, token.id)
         _checked(row, token)
 
     async def _admit(
         self, token: JoinToken, credential: Credential, now_at: int
     ) -> tuple[InvitationRow, CredentialRow]:
-        async with self._join_database.transaction() as connection:
+        async with self.join_database.transaction() as connection:
             # A concurrent revocation must see either the credential or the open invitation.
             await access.lock(connection)
             row = _checked(await access.invitation(connection, token.id), token)
             earlier = await access.credential(connection, credential.id) if row.used_at is not None else None
             if earlier and _is_held(earlier, credential, now_at):  # the reply was lost
                 return row, earlier
-            _check_open(row, now_at)
+            what = f"the join token of {row.name!r} has"
+            if row.used_at is not None:
+                raise Unauthenticated(f"{what} been used already; a token is valid once")
+            if row.revoked_at is not None:
+                raise Unauthenticated(f"{what} been revoked")
+            if not row.is_open(now_at):
+                raise Unauthenticated(f"{what} expired; ask for another")
             if not await access.use(connection, row.id, used_at=now_at):
                 raise Unauthenticated("the join token was used a moment ago; ask for another")
             issued = _issued(credential, row, now_at)
@@ -212,8 +212,8 @@ class Enrolment:
 
     async def list_access(self) -> AccessList:
         """Return every credential and every open invitation."""
-        now_at = self._clock()
-        async with self._database.connection() as connection:
+        now_at = self.clock()
+        async with self.database.connection() as connection:
             rows = await access.credentials(connection)
             invited = [row for row in await access.invitations(connection) if row.is_open(now_at)]
         return AccessList(access=(*(_access(row, now_at) for row in rows), *(_access(row, now_at) for row in invited)))
@@ -223,15 +223,15 @@ class Enrolment:
 
         Raises `UnknownName`.
         """
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await access.lock(connection)
             names = {row.name for row in await access.credentials(connection)}
             names |= {row.name for row in await access.invitations(connection)}
             if name not in names:
                 raise UnknownName.among("name", name, names)
-            revoked = await access.revoke(connection, name, revoked_at=self._clock())
-            await audit.record(connection, at=self._clock(), action="access.revoke", target=name)
-        await self._on_change()
+            revoked = await access.revoke(connection, name, revoked_at=self.clock())
+            await audit.record(connection, at=self.clock(), action="access.revoke", target=name)
+        await self.on_change()
         _log.info("access.revoked", name=name, revoked=revoked)
         return revoked
 
@@ -239,23 +239,23 @@ class Enrolment:
         """Revoke what a backup may have revived: every join token, and the credentials of readers and operators except
         those of the caller; with `vantages`, those of vantages too. Return the numbers.
         """
-        now_at, caller = self._clock(), audit.principal()
-        async with self._database.transaction() as connection:
+        now_at, caller = self.clock(), audit.principal()
+        async with self.database.transaction() as connection:
             await access.lock(connection)
             invitations = await access.revoke_all_invitations(connection, revoked_at=now_at)
             roles = [role for role in Role if vantages or role is not Role.VANTAGE]
             credentials = await access.revoke_roles(connection, roles, keep=caller, revoked_at=now_at)
             target = "all credentials" if vantages else "readers and operators"
             await audit.record(connection, at=now_at, action="database.restored", target=target)
-        await self._on_change()
+        await self.on_change()
         await self.refresh()
         _log.warning("database.restored", invitations=invitations, credentials=credentials, kept=caller)
         return Revoked(invitations=invitations, credentials=credentials)
 
     async def operator_credential(self, name: str, current: Credential | None) -> Credential:
         """Return an operator's credential: the `current` one if it is still valid, else a new one."""
-        now_at = self._clock()
-        async with self._database.transaction() as connection:
+        now_at = self.clock()
+        async with self.database.transaction() as connection:
             found = await access.credential(connection, current.id) if current else None
             if current and found and found.role == Role.OPERATOR and _is_held(found, current, now_at):
                 return current
@@ -266,18 +266,18 @@ class Enrolment:
             )
             await access.issue(connection, row)
             await audit.record(connection, at=now_at, action="access.grant", target=f"{Role.OPERATOR} {name}")
-        await self._on_change()
+        await self.on_change()
         _log.info("access.granted", name=name, role=Role.OPERATOR.value)
         return made
 
     async def end_credential(self, credential: Credential) -> None:
         """Revoke one credential."""
-        async with self._database.connection() as connection:
-            await access.revoke_credential(connection, credential.id, revoked_at=self._clock())
+        async with self.database.connection() as connection:
+            await access.revoke_credential(connection, credential.id, revoked_at=self.clock())
 
     async def _known_access(self, connection: Connection, name: str, role: str) -> tuple[str, str | None]:
         """Return role and region of a name that has a valid credential or an open invitation."""
-        now_at = self._clock()
+        now_at = self.clock()
         good = [row for row in await access.credentials(connection) if row.is_valid(now_at)]
         invited = [row for row in await access.invitations(connection) if row.is_open(now_at)]
         known: list[CredentialRow | InvitationRow] = [*good, *invited]
@@ -289,7 +289,7 @@ class Enrolment:
         return found[-1]
 
     async def _check_new(self, connection: Connection, name: str, region: str | None) -> None:
-        now_at = self._clock()
+        now_at = self.clock()
         if any(row.name == name and row.is_valid(now_at) for row in await access.credentials(connection)):
             raise Conflict(f"{name!r} has joined already; rotate its credential, or revoke it first")
         if any(row.name == name and row.is_open(now_at) for row in await access.invitations(connection)):
@@ -326,17 +326,6 @@ def _checked(row: InvitationRow | None, token: JoinToken) -> InvitationRow:
     if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
         raise Unauthenticated("this collector did not make the join token")
     return row
-
-
-def _check_open(row: InvitationRow, now_at: int) -> None:
-    """Check that the invitation can still be used. Raises `Unauthenticated`."""
-    what = f"the join token of {row.name!r} has"
-    if row.used_at is not None:
-        raise Unauthenticated(f"{what} been used already; a token is valid once")
-    if row.revoked_at is not None:
-        raise Unauthenticated(f"{what} been revoked")
-    if not row.is_open(now_at):
-        raise Unauthenticated(f"{what} expired; ask for another")
 
 
 def _issued(

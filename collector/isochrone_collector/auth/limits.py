@@ -188,11 +188,13 @@ class RefusalPause:
             self._calls -= 1
 
 
+@dataclass(eq=False, kw_only=True)
 class StreamCounts:
     """A limit of `each` streams of a key at once; more are refused."""
 
-    def __init__(self, *, each: int) -> None:
-        self._each = each
+    each: int
+
+    def __post_init__(self) -> None:
         self._open: Counter[str] = Counter()
 
     @contextmanager
@@ -201,8 +203,8 @@ class StreamCounts:
         if key is None:
             yield
             return
-        if self._open[key] >= self._each:
-            limit = f"the limit of {self._each} open streams of one caller is reached"
+        if self._open[key] >= self.each:
+            limit = f"the limit of {self.each} open streams of one caller is reached"
             raise ResourceExhausted(f"{limit}; close one, or retry later")
         self._open[key] += 1
         try:

@@ -53,13 +53,15 @@ class _Form:
     write: Callable[[Response], Message]
 
 
+@dataclass(eq=False, kw_only=True)
 class DiscoveryServices:
     """The services of all streams of a collector."""
 
-    def __init__(self, *, snapshots: Snapshots, publisher: Publisher, rejections: Rejections) -> None:
-        self._snapshots = snapshots
-        self._publisher = publisher
-        self._rejections = rejections
+    snapshots: Snapshots
+    publisher: Publisher
+    rejections: Rejections
+
+    def __post_init__(self) -> None:
         encoded = EncodedResources()
         self._forms = (
             _Form(state=StateOfTheWorld, message=envoy_pb2.DiscoveryRequest, write=encoded.response),
@@ -94,14 +96,14 @@ class DiscoveryServices:
                 raise BadRequest(NO_REGION)
             node, state = (first.client_region, first.node_id), form.state()
             state.receive(first)
-            self._snapshots.of(*node)
-            watch = self._publisher.watch(first.client_region, "", after=self._publisher.generation)
-            until_us = partial(self._snapshots.next_change_us, *node)
+            self.snapshots.of(*node)
+            watch = self.publisher.watch(first.client_region, "", after=self.publisher.generation)
+            until_us = partial(self.snapshots.next_change_us, *node)
             async with aclosing(watch) as tables, aclosing(_events(requests, tables, until_us)) as events:
                 async for request in events:
                     if request is not None:
-                        self._rejections.note(first.client_region, state.receive(request))
-                    for response in state.due(self._snapshots.of(*node)):
+                        self.rejections.note(first.client_region, state.receive(request))
+                    for response in state.due(self.snapshots.of(*node)):
                         yield form.write(response)
 
 

@@ -25,7 +25,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -354,21 +354,19 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
 }
 
 
+@dataclass(eq=False)
 class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Authenticates calls of our services before their request is read; `on_refused` gets method and status, and
     `on_admitted` the gRPC peer of a call with a credential.
     """
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        *,
-        on_refused: Callable[[str, str], None],
-        on_admitted: Callable[[str], None] = lambda _peer: None,
-    ) -> None:
-        self._authenticator = authenticator
-        self._guard = CallGuard(on_admitted=on_admitted)
-        self._on_refused = on_refused
+    authenticator: Authenticator
+    _: KW_ONLY
+    on_refused: Callable[[str, str], None]
+    on_admitted: Callable[[str], None] = lambda _peer: None
+
+    def __post_init__(self) -> None:
+        self._guard = CallGuard(on_admitted=self.on_admitted)
 
     async def intercept_service(
         self,
@@ -385,7 +383,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             caller = await self._caller(method, handler_call_details.invocation_metadata)
         except CollectorError as error:
             status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
-            self._on_refused(method, status.name)
+            self.on_refused(method, status.name)
             REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
             return self._guard.refusing(error)
         return self._guard.guarded(handler, caller)
@@ -394,7 +392,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         roles = roles_of(method)
         if roles is None:
             return Caller(method=method)
-        authenticate = partial(self._authenticator.authenticate, metadata, roles)
+        authenticate = partial(self.authenticator.authenticate, metadata, roles)
         return Caller(method=method, principal=await authenticate(), recheck=authenticate)
 
 

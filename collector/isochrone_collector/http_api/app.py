@@ -113,11 +113,13 @@ class Ready:
     ]
 
 
+@dataclass(eq=False)
 class ProcessRoutes:
     """The state of the process, and the description of its interface."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+    sources: Sources
+
+    def __post_init__(self) -> None:
         # One after the other, because the metrics of many series take much of a second.
         self._scrape = asyncio.Lock()
 
@@ -129,7 +131,7 @@ class ProcessRoutes:
         """Return the metrics in a format of Prometheus."""
         accept = request.headers.get("accept", "")
         async with self._scrape:
-            content, media_type = await asyncio.to_thread(encode_metrics, self._sources.metrics(), accept)
+            content, media_type = await asyncio.to_thread(encode_metrics, self.sources.metrics(), accept)
         return Response(content, headers={"Cache-Control": "no-store", "Content-Type": media_type})
 
     async def healthz(self, _request: Request) -> Response:
@@ -138,7 +140,7 @@ class ProcessRoutes:
 
     async def readyz(self, _request: Request) -> Response:
         """Report that tables are served, and since when without the database."""
-        publisher = self._sources.publisher
+        publisher = self.sources.publisher
         ready = Ready(generation=publisher.generation, stale_since_at=publisher.stale_since_at)
         return JsonResponse(encode_line(ready), headers={"Cache-Control": "no-store"})
 

@@ -7,6 +7,7 @@ makes resolve to this address (DNS rebinding). Its requests have that name in th
 
 import asyncio
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,23 +31,18 @@ PROXIED_STREAM_S = 900.0
 _READING = frozenset({"GET", "HEAD"})
 
 
+@dataclass(eq=False)
 class BearerAuth:
     """Middleware that authenticates requests to paths that are not public, and refuses malformed paths and hosts."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        authenticator: Authenticator,
-        hosts: Collection[str] | None,
-        is_public: Callable[[str], bool],
-        *,
-        is_exposed: bool = False,
-    ) -> None:
-        self._app = app
-        self._hosts = hosts
-        self._authenticator = authenticator
-        self._is_public = is_public
-        has_open_metrics = hosts is not None and not is_exposed and authenticator.proxy is None
+    app: ASGIApp
+    authenticator: Authenticator
+    hosts: Collection[str] | None
+    is_public: Callable[[str], bool]
+    is_exposed: bool = False
+
+    def __post_init__(self) -> None:
+        has_open_metrics = self.hosts is not None and not self.is_exposed and self.authenticator.proxy is None
         self._open_here = _OPEN_HERE if has_open_metrics else frozenset()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,25 +51,25 @@ class BearerAuth:
             if scope["path"] not in OPEN:
                 request = Request(scope)
                 self._require_host(request)
-                if not self._is_public(scope["path"]) and scope["path"] not in self._open_here:
-                    request.state.principal = await authenticate(self._authenticator, request)
+                if not self.is_public(scope["path"]) and scope["path"] not in self._open_here:
+                    request.state.principal = await authenticate(self.authenticator, request)
             requests.require_readable(scope["raw_path"])
         except CollectorError as error:
             REFUSALS.write(method=shortened(scope["method"], MAX_NAME_CHARS), reason=shortened(str(error)))
             await responses.response(error)(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
     def _require_host(self, request: Request) -> None:
         """Raises `BadRequest`. A request without a Host header is not from a browser."""
         given = request.headers.get("host")
-        if self._hosts is None or given is None or request.url.scheme == "https":
+        if self.hosts is None or given is None or request.url.scheme == "https":
             return
         try:
             host = parse_address(given).host.lower()
         except ValueError:
             host = ""
-        if host not in self._hosts:
+        if host not in self.hosts:
             shown = shortened(given, MAX_NAME_CHARS)
             raise BadRequest(f"{shown!r} is not a host of this collector: use localhost, or allow it with --http-host")
 

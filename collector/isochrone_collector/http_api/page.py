@@ -110,25 +110,23 @@ class PageRoutes:
         return Response(found.content, headers=headers)
 
     async def _session(self, request: Request) -> Response:
-        """Return the holder of a session, begin one (POST) or end it (DELETE). Raises `Forbidden` for other sites."""
+        """Return the caller's `name`, whether it `reads` data, a logout `ends` that, and the status is `public`; or
+        begin a session (POST), or end it (DELETE). Raises `Forbidden` for other sites.
+        """
         if request.method in ("GET", "HEAD"):
-            return await self._holder(request)
+            caller = None
+            with suppress(Unauthenticated, Forbidden):
+                caller = await authenticate(self._authenticator, request)
+            name = caller.name if caller is not None and caller.has_credential else None
+            value = {
+                "name": name,
+                "reads": caller is not None,
+                "ends": name is not None and proxy_user(self._authenticator, request) is None,
+                "public": self._has_public_page,
+            }
+            return JsonResponse(encode_line(value), headers=_UNCACHED)
         require_same_origin(request)
         return await (self._end_session(request) if request.method == "DELETE" else self._begin_session(request))
-
-    async def _holder(self, request: Request) -> Response:
-        """Return the caller's `name`, whether it `reads` data, a logout `ends` that, and the status is `public`."""
-        caller = None
-        with suppress(Unauthenticated, Forbidden):
-            caller = await authenticate(self._authenticator, request)
-        name = caller.name if caller is not None and caller.has_credential else None
-        value = {
-            "name": name,
-            "reads": caller is not None,
-            "ends": name is not None and proxy_user(self._authenticator, request) is None,
-            "public": self._has_public_page,
-        }
-        return JsonResponse(encode_line(value), headers=_UNCACHED)
 
     async def _begin_session(self, request: Request) -> Response:
         """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""

@@ -327,25 +327,21 @@ class SharedAnswers(Generic[Answer]):
         now_s = asyncio.get_running_loop().time()
         entry = self._entries.get(key)
         if entry is None or not entry.is_shared(now_s, max_age_s):
-            entry = self._begin(key, make, now_s)
+            entry = _Entry(asyncio.get_running_loop().create_task(make()), now_s)
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            if len(self._entries) > _MAX_ENTRIES:
+                self._entries.popitem(last=False)
+
+            def end(task: "asyncio.Task[Answer]") -> None:
+                entry.took_s = asyncio.get_running_loop().time() - entry.began_s
+                if (task.cancelled() or task.exception() is not None) and self._entries.get(key) is entry:
+                    del self._entries[key]
+
+            entry.task.add_done_callback(end)
         # The query goes on for the others if this caller disconnects.
         answer = await asyncio.shield(entry.task)
         return answer, max(0.0, now_s - entry.began_s)
-
-    def _begin(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, Answer]], now_s: float) -> _Entry[Answer]:
-        entry = _Entry(asyncio.get_running_loop().create_task(make()), now_s)
-        self._entries[key] = entry
-        self._entries.move_to_end(key)
-        if len(self._entries) > _MAX_ENTRIES:
-            self._entries.popitem(last=False)
-
-        def end(task: "asyncio.Task[Answer]") -> None:
-            entry.took_s = asyncio.get_running_loop().time() - entry.began_s
-            if (task.cancelled() or task.exception() is not None) and self._entries.get(key) is entry:
-                del self._entries[key]
-
-        entry.task.add_done_callback(end)
-        return entry
 
 
 class QueryRoutes:

@@ -84,22 +84,22 @@ class Overview:
     tables: tuple[TableState, ...]
 
 
+@dataclass(eq=False, kw_only=True)
 class TableRoutes:
     """Routes for the publisher's tables."""
 
-    def __init__(
-        self, *, publisher: Publisher, plans: Plans, authenticator: Authenticator, clock: Callable[[], int]
-    ) -> None:
-        self._publisher = publisher
-        self._plans = plans
-        self._authenticator = authenticator
-        self._clock = clock
+    publisher: Publisher
+    plans: Plans
+    authenticator: Authenticator
+    clock: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self._encoded = EncodedTables()
         self._watches = StreamCounts(each=MAX_WATCHES)
 
     async def overview(self, _request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
-        tables = sorted(self._publisher.in_force(), key=lambda table: (table.client_region, table.route))
+        tables = sorted(self.publisher.in_force(), key=lambda table: (table.client_region, table.route))
         states = tuple(
             TableState(
                 client_region=table.client_region,
@@ -115,7 +115,7 @@ class TableRoutes:
         )
         overview = Overview(
             generation=max((table.generation for table in tables), default=0),
-            plan_version=self._plans.version,
+            plan_version=self.plans.version,
             client_regions=tuple(sorted({table.client_region for table in tables})),
             routes=tuple(self._planned()),
             tables=states,
@@ -150,7 +150,7 @@ class TableRoutes:
         if request.method == "HEAD":
             return Response(headers=streams.HEADERS, media_type=EVENTS)
         return await streams.start(
-            streams.counted(self._watches, request, self._publisher.watch(client_region, route, after=after)),
+            streams.counted(self._watches, request, self.publisher.watch(client_region, route, after=after)),
             event=self._encoded.event,
             authenticate=self._authenticate(request),
         )
@@ -160,26 +160,26 @@ class TableRoutes:
         planned = self._planned()
         if route and route not in planned:
             raise UnknownName.among("route", route, planned)
-        known = {table.client_region for table in self._publisher.in_force()}
+        known = {table.client_region for table in self.publisher.in_force()}
         if not known:
             raise NotBuilt("no table was built yet; retry in a moment") if planned else UnknownName(NO_TABLE)
         if region not in known:
             raise UnknownName.among("client region", region, known)
         try:
-            return self._publisher.tables(region, route)
+            return self.publisher.tables(region, route)
         except UnknownName as error:
             raise NotBuilt(f"there is no table of {route!r} in {region!r} yet; retry in a moment") from error
 
     def _planned(self) -> list[str]:
-        plan = self._plans.current
+        plan = self.plans.current
         return sorted(route.name for route in plan.routes) if plan else []
 
     def _authenticate(self, request: Request) -> Callable[[], Awaitable[object]]:
-        return partial(bearer_auth.authenticate, self._authenticator, request)
+        return partial(bearer_auth.authenticate, self.authenticator, request)
 
     async def _wait(self, request: Request, found: RegionTables, route: str, *, after: int, wait_us: int) -> bool:
         """Wait for a table after that generation; return whether there was one in time. Raises as `counted`."""
-        watched = self._publisher.watch(found.client_region, route, after=after)
+        watched = self.publisher.watch(found.client_region, route, after=after)
         tables = streams.counted(self._watches, request, watched)
         with suppress(TimeoutError):
             async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
@@ -191,14 +191,14 @@ class TableRoutes:
     def _headers(self, found: RegionTables) -> dict[str, str]:
         return {
             "ETag": quoted(found.etag),
-            "Cache-Control": cache_control(found, now_at=self._clock()),
+            "Cache-Control": cache_control(found, now_at=self.clock()),
             GENERATION: str(found.generation),
             ANSWERED_AT: rfc3339(found.answered_at),
             **self._staleness(),
         }
 
     def _staleness(self) -> dict[str, str]:
-        stale_since_at = self._publisher.stale_since_at
+        stale_since_at = self.publisher.stale_since_at
         return {} if stale_since_at is None else {STALE_SINCE: rfc3339(stale_since_at)}
 
 
@@ -283,12 +283,12 @@ MAX_BODY_BYTES = 256 << 10
 """Maximum size of a request body. Envoy lists its extensions in it."""
 
 
+@dataclass(eq=False, kw_only=True)
 class DiscoveryRoutes:
     """Routes for the resources of each type."""
 
-    def __init__(self, *, snapshots: Snapshots, rejections: Rejections) -> None:
-        self._snapshots = snapshots
-        self._rejections = rejections
+    snapshots: Snapshots
+    rejections: Rejections
 
     async def answer(self, request: Request) -> Response:
         """Return the resources of the region in the request, of the type of the path."""
@@ -303,10 +303,10 @@ class DiscoveryRoutes:
             raise BadRequest(NO_REGION)
         if asked.type_url != type_url:
             raise BadRequest(f"{request.url.path} has no {asked.type_url!r}")
-        resources = self._snapshots.of(asked.client_region, asked.node_id).select(type_url, asked.names or None)
+        resources = self.snapshots.of(asked.client_region, asked.node_id).select(type_url, asked.names or None)
         if asked.error is not None:
             rejection = Rejection(type_url=type_url, version=asked.version, reason=asked.error)
-            self._rejections.note(asked.client_region, rejection)
+            self.rejections.note(asked.client_region, rejection)
         version = version_of(resources)
         if version == asked.version:
             return Response(status_code=304)

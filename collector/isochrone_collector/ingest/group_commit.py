@@ -21,7 +21,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -44,6 +44,7 @@ class _Waiting(Generic[Work, Result]):
     result: "asyncio.Future[Result]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+@dataclass(eq=False)
 class GroupCommit(Generic[Work, Result]):
     """Queue of work that is handed to `commit` in groups.
 
@@ -52,24 +53,17 @@ class GroupCommit(Generic[Work, Result]):
     are announced; work is refused before it is announced, and never later.
     """
 
-    def __init__(
-        self,
-        commit: Callable[[Sequence[Work]], Awaitable[Sequence[Result]]],
-        *,
-        group_rows: int,
-        waiting_rows: int,
-        worth_rows: int = 0,
-        batch_threshold: int = 1,
-        at_once: int = 1,
-    ) -> None:
-        self._commit = commit
-        self._group_rows = group_rows
-        self._max_waiting_rows = waiting_rows
-        self._worth_rows = worth_rows
-        self._batch_threshold = batch_threshold
-        self._at_once = at_once
+    commit: Callable[[Sequence[Work]], Awaitable[Sequence[Result]]]
+    _: KW_ONLY
+    group_rows: int
+    waiting_rows: int
+    worth_rows: int = 0
+    batch_threshold: int = 1
+    at_once: int = 1
+
+    def __post_init__(self) -> None:
         self._waiting: deque[_Waiting[Work, Result]] = deque()
-        self._waiting_rows = 0
+        self._queued_rows = 0
         self._announced_rows: list[int] = []
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -80,12 +74,12 @@ class GroupCommit(Generic[Work, Result]):
     @property
     def is_full(self) -> bool:
         """True while new work is refused."""
-        return self.rows >= self._max_waiting_rows
+        return self.rows >= self.waiting_rows
 
     @property
     def rows(self) -> int:
         """Number of rows that wait or are announced."""
-        return self._waiting_rows + sum(self._announced_rows)
+        return self._queued_rows + sum(self._announced_rows)
 
     @contextmanager
     def announce(self, rows: int) -> Iterator[None]:
@@ -104,7 +98,7 @@ class GroupCommit(Generic[Work, Result]):
         """Return the result of the work once it is committed. Raises the errors of `commit`."""
         waiting: _Waiting[Work, Result] = _Waiting(work, rows)
         self._waiting.append(waiting)
-        self._waiting_rows += rows
+        self._queued_rows += rows
         self._submitted += 1
         if len(self._workers) < self._wanted:
             self._workers.add(asyncio.create_task(self._run()))
@@ -122,7 +116,7 @@ class GroupCommit(Generic[Work, Result]):
 
     @property
     def _wanted(self) -> int:
-        return self._at_once if self._submitted + len(self._announced_rows) < self._batch_threshold else 1
+        return self.at_once if self._submitted + len(self._announced_rows) < self.batch_threshold else 1
 
     async def _run(self) -> None:
         try:
@@ -140,22 +134,22 @@ class GroupCommit(Generic[Work, Result]):
     async def _wait_for_batch(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_MAX_WAIT_S):
-                while len(self._announced_rows) >= self._batch_threshold and self._waiting_rows < self._worth_rows:
+                while len(self._announced_rows) >= self.batch_threshold and self._queued_rows < self.worth_rows:
                     self._arrived.clear()
                     await self._arrived.wait()
 
     def _next_group(self) -> list[_Waiting[Work, Result]]:
         group = [self._waiting.popleft()]
         rows = group[0].rows
-        while self._waiting and rows + self._waiting[0].rows <= self._group_rows:
+        while self._waiting and rows + self._waiting[0].rows <= self.group_rows:
             rows += self._waiting[0].rows
             group.append(self._waiting.popleft())
-        self._waiting_rows -= rows
+        self._queued_rows -= rows
         return group
 
     async def _commit_group(self, group: Sequence[_Waiting[Work, Result]]) -> None:
         try:
-            results = await self._commit([waiting.work for waiting in group])
+            results = await self.commit([waiting.work for waiting in group])
         except Exception as error:  # noqa: BLE001  # every error is raised to the callers that wait
             await self._fail_group(group, error)
             return

@@ -142,7 +142,8 @@ def decode(samples: list[bytes]) -> SampleColumns:
     numbers, present = _table(NUMBERS, arrays, np.int64)
     present[:, COLUMN["token_source"]] = numbers[:, COLUMN["token_source"]] != sample_pb2.TOKEN_SOURCE_UNSPECIFIED
     for name in ENUMS:
-        numbers[:, COLUMN[name]] = _enum_places(name, numbers[:, COLUMN[name]])
+        # Integers beyond the table are those of its ends, which are unknown.
+        numbers[:, COLUMN[name]] = _places(name).take(numbers[:, COLUMN[name]] + 1, mode="clip")
     rates, rated = _table(RATES, arrays, np.float64)
     texts = tuple(arrays[name].view(pa.binary()) for name in TEXTS)
     traits, answer_from_us = derived(numbers, present, rates, rated)
@@ -183,12 +184,6 @@ def _present(validities: Sequence[Any], *, rows: int) -> Flags:
     bits = b"".join([all_set if validity is None else validity[:size] for validity in validities])
     octets = np.frombuffer(bits, np.uint8).reshape(len(validities), size)
     return np.unpackbits(octets, axis=1, count=rows, bitorder="little").view(np.bool_)
-
-
-def _enum_places(name: str, numbers: Integers) -> Integers:
-    """Return the places in `ENUMS` of the numbers of an enum."""
-    # Integers beyond the table are those of its ends, which are unknown.
-    return _places(name).take(numbers + 1, mode="clip")
 
 
 @cache

@@ -243,12 +243,19 @@ class RowEncoder:
     async def encode(self, batch: PushBatch, context: ValidationContext) -> EncodedBatch | None:
         """Call `row_encoding.encode` outside the event loop."""
         if self._process is None:
-            self._start()
+            now = asyncio.get_running_loop().time()
+            if self._processes and self._starting is None and now >= self._start_at:
+                self._start_at = now + _AGAIN_AFTER_S
+                self._starting = asyncio.create_task(self._start_process())
         elif not self._process.is_full:
             try:
                 return await self._process.encode(batch, context)
             except ProcessLost as error:
-                await self._replace(str(error))
+                # The next large batch starts another one.
+                process, self._process = self._process, None
+                if process is not None:
+                    _log.warning("row_encoder.lost", pid=process.pid, reason=str(error))
+                    await process.close()
             except NotEncoded as error:
                 _log.warning("row_encoder.failed", vantage=batch.vantage.name, seq=batch.seq, reason=str(error))
         return await asyncio.get_running_loop().run_in_executor(self._thread, encode, batch, context)
@@ -262,12 +269,6 @@ class RowEncoder:
             await process.close()
         self._thread.shutdown(wait=False)
 
-    def _start(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._processes and self._starting is None and now >= self._start_at:
-            self._start_at = now + _AGAIN_AFTER_S
-            self._starting = asyncio.create_task(self._start_process())
-
     async def _start_process(self) -> None:
         try:
             self._process = await EncoderProcess.start()
@@ -276,10 +277,3 @@ class RowEncoder:
             _log.warning("row_encoder.unavailable", reason=str(error))
         finally:
             self._starting = None
-
-    async def _replace(self, reason: str) -> None:
-        """Drop the lost process; the next large batch starts another one."""
-        process, self._process = self._process, None
-        if process is not None:
-            _log.warning("row_encoder.lost", pid=process.pid, reason=reason)
-            await process.close()

@@ -13,7 +13,7 @@ The receipt is sent after the commit, never before.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -77,6 +77,7 @@ class _Work:
 _Commits = GroupCommit[_Work, LedgerRow | None]
 
 
+@dataclass(eq=False, kw_only=True)
 class Ingest:
     """Stores pushes in the database.
 
@@ -87,33 +88,22 @@ class Ingest:
     the number of those that wait for the next one, and must be quick. `recent` gets the probes that were committed.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        window: Window,
-        clock: Callable[[], int],
-        hear_vantage: Callable[[int, int], None] | None = None,
-        disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH,
-        on_stored: Callable[[int], None] = lambda _waiting: None,
-        recent: RecentBatches | None = None,
-        keep_us: int | None = None,
-        encoder: RowEncoder | None = None,
-    ) -> None:
-        self.window = window
-        self.probe_totals = ProbeTotals(lambda: plans.current)
-        self._keep_us = keep_us
-        self._database = database
-        self._plans = plans
-        self._clock = clock
-        self._hear_vantage = hear_vantage
-        self._disk_level = disk_level
-        self._on_stored = on_stored
-        self.recent = recent or RecentBatches()
+    database: Database
+    plans: Plans
+    window: Window
+    clock: Callable[[], int]
+    hear_vantage: Callable[[int, int], None] | None = None
+    disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH
+    on_stored: Callable[[int], None] = lambda _waiting: None
+    recent: RecentBatches = field(default_factory=RecentBatches)
+    keep_us: int | None = None
+    encoder: RowEncoder = field(default_factory=RowEncoder)
+
+    def __post_init__(self) -> None:
+        self.probe_totals = ProbeTotals(lambda: self.plans.current)
         self._regions: dict[int, str] = {}
-        self._owners_of_vantages = VantageOwners(database=database, clock=clock)
-        self._lost_batches = LostBatches(database=database, clock=clock)
+        self._owners_of_vantages = VantageOwners(database=self.database, clock=self.clock)
+        self._lost_batches = LostBatches(database=self.database, clock=self.clock)
         self._large = _Commits(
             self._commit,
             group_rows=MAX_ROWS,
@@ -125,11 +115,10 @@ class Ingest:
         self._small = _Commits(self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS)
         self._admission = AdmissionQueue()
         self._encoder_slots = asyncio.Semaphore(MAX_IN_FLIGHT)
-        self._encoder = encoder or RowEncoder()
 
     async def load(self) -> None:
         """Read all vantages at once, for a fleet that reconnects. Raises `DatabaseUnavailable`."""
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             self._regions = {row.id: row.region for row in await vantages.vantages(connection)}
             self._owners_of_vantages.load(await vantages.deliverers(connection, self._regions))
 
@@ -143,8 +132,8 @@ class Ingest:
         check_batch(batch)
         await self._check_region(batch.vantage)
         await self._owners_of_vantages.admit(batch)
-        if self._hear_vantage is not None and MIN_INSTANT_AT <= batch.sent_at <= MAX_INSTANT_AT:
-            self._hear_vantage(batch.vantage.id, batch.sent_at)
+        if self.hear_vantage is not None and MIN_INSTANT_AT <= batch.sent_at <= MAX_INSTANT_AT:
+            self.hear_vantage(batch.vantage.id, batch.sent_at)
         receipt = await (self._heartbeat if batch.is_heartbeat else self._ingest)(batch)
         _log.info(
             "batch.ingested",
@@ -160,7 +149,7 @@ class Ingest:
 
     async def refresh_window(self) -> None:
         """Set the window to the rounds that have a partition now. Raises `DatabaseUnavailable`."""
-        window = await partitions.covered(self._database, now_at=self._clock(), keep_us=self._keep_us)
+        window = await partitions.covered(self.database, now_at=self.clock(), keep_us=self.keep_us)
         if window.from_at == window.until_at != self.window.until_at:
             _log.error("partition.missing", hint="new samples are set aside in sample_late until today has a partition")
         self.window = window
@@ -168,8 +157,8 @@ class Ingest:
     async def _check_region(self, vantage: Vantage) -> None:
         """Register a new vantage, and require that a known one is in its region."""
         if vantage.id not in self._regions:
-            async with self._database.connection() as connection:
-                row = await vantages.register(connection, vantage, seen_at=self._clock())
+            async with self.database.connection() as connection:
+                row = await vantages.register(connection, vantage, seen_at=self.clock())
             self._regions[vantage.id] = row.region
         known = self._regions[vantage.id]
         if known != vantage.region:
@@ -179,7 +168,7 @@ class Ingest:
             )
 
     async def _heartbeat(self, batch: PushBatch) -> Receipt:
-        if self._small.is_full or self._disk_level() is DiskLevel.FULL:
+        if self._small.is_full or self.disk_level() is DiskLevel.FULL:
             # Dropped, and the next one delayed: samples that wait matter more than heartbeats.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
         await self._small.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=None), rows=0)
@@ -187,7 +176,7 @@ class Ingest:
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
         check_clock(batch)
-        if self._disk_level() is DiskLevel.FULL:
+        if self.disk_level() is DiskLevel.FULL:
             raise DiskLow("disk_low: the disk of the database is nearly full; the samples stay in the spool")
         if batch.sample_count <= _SMALL_SAMPLES:
             self._admission.note_small()
@@ -200,13 +189,13 @@ class Ingest:
             encoded = await self._encode(batch)
             if encoded is None:
                 # Another collector may have applied the plan that has these targets.
-                await self._plans.refresh_after_now()
-                if unknown := batch.decode_columns().targets() - self._plans.known_targets:
+                await self.plans.refresh_after_now()
+                if unknown := batch.decode_columns().targets() - self.plans.known_targets:
                     raise UnknownTargets(unknown)
                 encoded = await self._encode(batch)
                 assert encoded is not None
         is_current = (encoded.newest_round_at or 0) > batch.received_at - _BACKLOG_US
-        if self._disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
+        if self.disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
             # There is room for current samples only.
             raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
         earlier = await commits.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=encoded), rows=encoded.stored)
@@ -216,12 +205,12 @@ class Ingest:
 
     async def _encode(self, batch: PushBatch) -> EncodedBatch | None:
         """Return the encoded batch; `None` when it has unknown targets."""
-        context = ValidationContext(targets=self._plans.known_targets, window=self.window)
+        context = ValidationContext(targets=self.plans.known_targets, window=self.window)
         if batch.sample_count <= _SMALL_SAMPLES:
             return encode(batch, context)
         async with self._encoder_slots:
             await self._small.wait_idle(timeout_us=_YIELD_US)
-            return await self._encoder.encode(batch, context)
+            return await self.encoder.encode(batch, context)
 
     async def _commit(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         """Commit a group, with retries; return each push's ledger row if it was stored before, or `None`."""
@@ -240,7 +229,7 @@ class Ingest:
         return await self._commit_once(group)
 
     async def _commit_once(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             pushes = [(work.heartbeat, work.encoded) for work in group if work.encoded]
             checked = await self._owners_of_vantages.set_aside_stored(connection, pushes)
             in_ledger = await batches.store(connection, checked)
@@ -260,14 +249,14 @@ class Ingest:
         for vantage_id in recording.unrecorded:
             self._regions.pop(vantage_id, None)
         if any(work.encoded for work in group):
-            self._on_stored(self._small.rows + self._large.rows)
+            self.on_stored(self._small.rows + self._large.rows)
         return found
 
     def _heartbeat_of(self, batch: PushBatch) -> HeartbeatReport:
         return HeartbeatReport(
             vantage_id=batch.vantage.id,
             batch_epoch=batch.epoch,
-            seen_at=self._clock(),
+            seen_at=self.clock(),
             heartbeat=trimmed(batch.heartbeat),
             epoch_history=batch.epoch_history,
         )
@@ -300,11 +289,11 @@ class Ingest:
             duplicate=duplicate,
             rejected=len(rejections),
             rejections=rejections,
-            plan_version=self._plans.version,
-            server_at=self._clock(),
+            plan_version=self.plans.version,
+            server_at=self.clock(),
             delay_us=delay_us,
             received_at=batch.received_at,
-            plan_hash=self._plans.content_hash,
+            plan_hash=self.plans.content_hash,
             missing=missing,
         )
 

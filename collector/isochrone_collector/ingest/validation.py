@@ -269,7 +269,9 @@ def trimmed(heartbeat: Heartbeat) -> Heartbeat:
         spool_oldest_at=heartbeat.spool_oldest_at if _is_instant(heartbeat.spool_oldest_at) else 0,
         dropped={name: _count(n) for name, n in list(heartbeat.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},
         next_heartbeat_us=_duration(heartbeat.next_heartbeat_us) or 0,
-        clock_offset_us=_offset(heartbeat.clock_offset_us),
+        clock_offset_us=None
+        if heartbeat.clock_offset_us is None
+        else min(max(heartbeat.clock_offset_us, -MAX_DISTANCE_US), MAX_DISTANCE_US),
         clock_uncertainty_us=_duration(heartbeat.clock_uncertainty_us),
         loop_lag_us=_duration(heartbeat.loop_lag_us),
         refused_plan_version=None if heartbeat.refused_plan_version is None else _count(heartbeat.refused_plan_version),
@@ -293,10 +295,6 @@ def _count(number: int) -> int:
 
 def _duration(us: int | None) -> int | None:
     return None if us is None else min(_count(us), MAX_DISTANCE_US)
-
-
-def _offset(us: int | None) -> int | None:
-    return None if us is None else min(max(us, -MAX_DISTANCE_US), MAX_DISTANCE_US)
 
 
 def _is_instant(at: int) -> bool:

@@ -31,7 +31,7 @@ list the delivered batches of which they still have a copy, and push those that 
 
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -241,15 +241,12 @@ def repeated(rows: Sequence[Row], stored: Iterable[StoredRow], epoch_history: Ab
     return {
         place
         for place, row in enumerate(rows)
-        if (others := of_round.get(row.round)) and _is_repeated(row, others, counts[row.round], epoch_history)
+        if (others := of_round.get(row.round))
+        and (
+            any(other.epoch not in epoch_history or other.dispatched_at == row.dispatched_at for other in others)
+            or len(others) == counts[row.round] == 1
+        )
     }
-
-
-def _is_repeated(row: Row, others: Collection[StoredRow], count: int, epoch_history: AbstractSet[int]) -> bool:
-    return (
-        any(other.epoch not in epoch_history or other.dispatched_at == row.dispatched_at for other in others)
-        or len(others) == count == 1
-    )
 
 
 def set_aside(batch: EncodedBatch, rows: Sequence[Row], places: AbstractSet[int]) -> EncodedBatch:
@@ -274,23 +271,23 @@ MAX_MISSING = 1_000
 _MAX_RANGE = 1_000_000
 
 
+@dataclass(eq=False, kw_only=True)
 class LostBatches:
     """Lookup of delivered batches in the ledger."""
 
-    def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], int]
 
     async def find(self, batch: PushBatch) -> tuple[BatchRange, ...]:
         """Return those of the batches which an agent keeps that are not in the ledger. Raises `DatabaseUnavailable`."""
         if not batch.kept:
             return ()
         missing = list[BatchRange]()
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             for kept in batch.kept:
                 if 0 <= kept.last_seq - kept.first_seq < _MAX_RANGE:
                     missing += await batches.missing(connection, batch.vantage.id, kept)
-            at = self._clock()
+            at = self.clock()
             # Once a day, for the alert.
             if missing and at - await job_state.batches_lost_at(connection) > DAY_US:
                 await job_state.record_batches_lost(connection, at)

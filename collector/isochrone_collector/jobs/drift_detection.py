@@ -10,7 +10,7 @@ few at a time, so that ingest continues meanwhile.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -25,7 +25,7 @@ from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store.batches import NewBatch, NewBatches, RecentBatches
 from isochrone_collector.store.drift import WATCHED, SeriesKey
-from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
@@ -58,10 +58,10 @@ class DriftDetection:
     plans: Plans
     alerting: AlertService
     clock: Callable[[], int]
-    recent: InitVar[RecentBatches | None] = None
+    recent: RecentBatches = field(default_factory=RecentBatches)
 
-    def __post_init__(self, recent: RecentBatches | None) -> None:
-        self._new = NewBatches(recent or RecentBatches())
+    def __post_init__(self) -> None:
+        self._new = NewBatches(self.recent)
         self._states: dict[SeriesKey, SeriesState] = {}
         self._read: set[int] = set()
         self._read_at = self._ended_at = self._late_at = 0
@@ -187,24 +187,19 @@ class DriftDetection:
             target, provider, model = of[key.target_id]
             series = ChangedSeries(target=target, provider=provider, model=model, region=key.region, metric=key.metric)
             async with self.database.transaction() as connection:
-                await self._record_one(connection, key, change, series, tolerance_us)
+                now_at = self.clock()
+                if await drift.record(connection, key, change, detected_at=now_at, tolerance_us=tolerance_us):
+                    await self.alerting.raise_alert(connection, of_change(series, change, raised_at=now_at))
+                    _log.info(
+                        "drift.found",
+                        target=series.target,
+                        region=key.region,
+                        metric=key.metric.value,
+                        before=round(change.before, 3),
+                        after=round(change.after, 3),
+                        p_value=change.p_value,
+                    )
             del self._unrecorded[0]
-
-    async def _record_one(
-        self, connection: Connection, key: SeriesKey, change: Change, series: ChangedSeries, tolerance_us: int
-    ) -> None:
-        now_at = self.clock()
-        if await drift.record(connection, key, change, detected_at=now_at, tolerance_us=tolerance_us):
-            await self.alerting.raise_alert(connection, of_change(series, change, raised_at=now_at))
-            _log.info(
-                "drift.found",
-                target=series.target,
-                region=key.region,
-                metric=key.metric.value,
-                before=round(change.before, 3),
-                after=round(change.after, 3),
-                p_value=change.p_value,
-            )
 
 
 def _changes_of(states: Sequence[tuple[SeriesKey, SeriesState]]) -> list[Found]:

@@ -9,7 +9,7 @@ that run may not be recorded. The evidence ignores rounds that it has.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -51,10 +51,10 @@ class IncidentDetection:
     alerting: AlertService
     fleet: FleetWatch
     clock: Callable[[], int]
-    recent: InitVar[RecentBatches | None] = None
+    recent: RecentBatches = field(default_factory=RecentBatches)
 
-    def __post_init__(self, recent: RecentBatches | None) -> None:
-        self._new = NewBatches(recent or RecentBatches())
+    def __post_init__(self) -> None:
+        self._new = NewBatches(self.recent)
         self._watch: IncidentWatch | None = None
         self._read_at = 0
         self._known: set[int] = set()

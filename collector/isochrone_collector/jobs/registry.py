@@ -26,7 +26,7 @@ from isochrone_collector.alerts import message
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable
 from isochrone_collector.store import job_state
 from isochrone_collector.store.job_state import Channel
-from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import MINUTE_US, SECOND_US
 
 _RETRY_S = 1.0
@@ -53,22 +53,19 @@ class LeaderElection:
                 async with self._database.session() as connection:
                     while not await job_state.take_leader_lock(connection):
                         await asyncio.sleep(_RETRY_S)
-                    await self._lead(connection, work)
+                    self._leads = True
+                    try:
+                        async with asyncio.TaskGroup() as group:
+                            group.create_task(work())
+                            connection.answer_within_s = _CONFIRM_WITHIN_S
+                            while True:
+                                await job_state.confirm_primary(connection)
+                                await asyncio.sleep(_CONFIRM_S)
+                    except* DatabaseUnavailable as lost:
+                        _log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+                    finally:
+                        self._leads = False
             await asyncio.sleep(_RETRY_S)
-
-    async def _lead(self, connection: Connection, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        self._leads = True
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(work())
-                connection.answer_within_s = _CONFIRM_WITHIN_S
-                while True:
-                    await job_state.confirm_primary(connection)
-                    await asyncio.sleep(_CONFIRM_S)
-        except* DatabaseUnavailable as lost:
-            _log.warning("leadership.lost", reason=str(lost.exceptions[0]))
-        finally:
-            self._leads = False
 
 
 _RECONNECT_S = 1.0

@@ -13,6 +13,7 @@ The laws:
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -29,22 +30,22 @@ LEDGER_SLACK_US = (partitions.DAYS_AHEAD + 2) * DAY_US
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, kw_only=True)
 class Retention:
     """Deletion of data whose retention period is over."""
 
-    def __init__(self, *, database: Database, clock: Callable[[], int], periods: RetentionPeriods) -> None:
-        self._database = database
-        self._clock = clock
-        self._periods = periods
+    database: Database
+    clock: Callable[[], int]
+    periods: RetentionPeriods
 
     async def run(self) -> None:
         """Delete everything that is due. Raises `DatabaseUnavailable`."""
-        periods = self._periods
-        async with self._database.connection() as connection:
+        periods = self.periods
+        async with self.database.connection() as connection:
             newest = await vantages.newest_receipts(connection)
             summarised_until = (await job_state.progress(connection)).get(Resolution.DAY.job, 0)
         # Never in the future.
-        at = min(newest.samples_at or 0, self._clock())
+        at = min(newest.samples_at or 0, self.clock())
         if periods.samples_us is not None:
             await self._repeat("late samples", at - periods.samples_us, partitions.forget_late)
             await self._repeat("ledger", at - periods.samples_us - LEDGER_SLACK_US, partitions.forget_batches)
@@ -59,7 +60,7 @@ class Retention:
         # Last, because a long-running reader can block it.
         if periods.samples_us is not None:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)
-            for day_at in await partitions.retire(self._database, before_at=before_at):
+            for day_at in await partitions.retire(self.database, before_at=before_at):
                 _log.info("partition.retired", day_at=day_at)
 
     async def _forget(self, resolution: Resolution, before_at: int) -> None:
@@ -70,7 +71,7 @@ class Retention:
 
     async def _repeat(self, what: str, before_at: int, forget: Callable[[Database, int], Awaitable[bool]]) -> None:
         portions = 0
-        while await forget(self._database, before_at):
+        while await forget(self.database, before_at):
             portions += 1
         if portions:
             _log.info("retention.applied", what=what, before_at=before_at, portions=portions)

@@ -58,7 +58,20 @@ class Rollup:
         days_until = await self._days(done[Resolution.DAY.job], day_of(hours_until))
         until_at = _floor(at - GRACE_US, HOUR_US)
         while hours_until < until_at:
-            hours_until = await self._next_hours(hours_until, until_at)
+            # The next hour, or the next day if it has no samples.
+            is_empty = False
+            if hours_until + DAY_US <= until_at:
+                async with self._database.connection() as connection:
+                    is_empty = not await rollups.any_samples(connection, _day(hours_until))
+            if is_empty:
+                hours_until += DAY_US
+            else:
+                await rollups.summarise_hour(self._database, hours_until)
+                hours_until += HOUR_US
+            await self._record(Resolution.HOUR.job, hours_until)
+            if hours_until % DAY_US == 0 or hours_until == until_at:
+                left = (until_at - hours_until) // HOUR_US
+                _log.info("summary.made", resolution="hour", until_at=hours_until, left=left)
             days_until = await self._days(days_until, day_of(hours_until))
         if days_until > done.get(LEVELS, 0):
             series = await hourly_levels.make(self._database, days_until)
@@ -85,23 +98,6 @@ class Rollup:
                 _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
             done |= await _set_back(connection, done, at)
         return done
-
-    async def _next_hours(self, done_until: int, until_at: int) -> int:
-        """Summarise the next hour, or skip a day without samples; return the instant until which hours are done."""
-        is_empty = False
-        if done_until + DAY_US <= until_at:
-            async with self._database.connection() as connection:
-                is_empty = not await rollups.any_samples(connection, _day(done_until))
-        if is_empty:
-            done_until += DAY_US
-        else:
-            await rollups.summarise_hour(self._database, done_until)
-            done_until += HOUR_US
-        await self._record(Resolution.HOUR.job, done_until)
-        if done_until % DAY_US == 0 or done_until == until_at:
-            left = (until_at - done_until) // HOUR_US
-            _log.info("summary.made", resolution="hour", until_at=done_until, left=left)
-        return done_until
 
     async def _days(self, done_until: int, until_at: int) -> int:
         """Summarise the days until an instant; return the instant until which days are done."""

@@ -110,16 +110,16 @@ class ClockWatch:
 DISK_EVERY_US = 2 * SECOND_US
 
 
+@dataclass(eq=False, kw_only=True)
 class DiskWatch:
     """The watch over the disk of `folder`; without one, there is always enough room."""
 
-    def __init__(
-        self, *, folder: Path | None, low_percent: float, alerting: AlertService, clock: Callable[[], int]
-    ) -> None:
-        self._folder = folder
-        self._low_percent = low_percent
-        self._alerting = alerting
-        self._clock = clock
+    folder: Path | None
+    low_percent: float
+    alerting: AlertService
+    clock: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self._is_raised = False
         self.space: DiskSpace | None = None
 
@@ -130,19 +130,19 @@ class DiskWatch:
 
     async def run(self) -> None:
         """Measure the free space, and report each change of the level."""
-        if self._folder is None:
+        if self.folder is None:
             return
         before = self.level
-        usage = await asyncio.to_thread(shutil.disk_usage, self._folder)
-        self.space = DiskSpace(free_bytes=usage.free, size_bytes=usage.total, low_percent=self._low_percent)
+        usage = await asyncio.to_thread(shutil.disk_usage, self.folder)
+        self.space = DiskSpace(free_bytes=usage.free, size_bytes=usage.total, low_percent=self.low_percent)
         if self.level is not before:
             report = _log.error if self.level else _log.info
-            report("disk.level", room=self.level.name.lower(), free=str(self.space), folder=str(self._folder))
+            report("disk.level", room=self.level.name.lower(), free=str(self.space), folder=str(self.folder))
         if self.level is DiskLevel.ENOUGH:
             self._is_raised = False
         elif not self._is_raised:
-            message = of_low_disk(str(self.space), raised_at=self._clock())
-            self._is_raised = await self._alerting.try_raise(message)
+            message = of_low_disk(str(self.space), raised_at=self.clock())
+            self._is_raised = await self.alerting.try_raise(message)
 
 
 FLEET_EVERY_US = 30 * SECOND_US
@@ -192,20 +192,22 @@ _PROGRESS = "route_alerts"
 _OBJECTIVE = (AlertKind.SLO_BREACHED, AlertKind.SLO_RESTORED)
 
 
+@dataclass(eq=False, kw_only=True)
 class RouteWatch:
     """The tables that were published since the last run; before the first one, and after the database was set back,
     those since the last that is recorded.
     """
 
-    def __init__(self, *, database: Database, alerting: AlertService, clock: Callable[[], int]) -> None:
-        self._database = database
-        self._alerting = alerting
-        self._clock = clock
+    database: Database
+    alerting: AlertService
+    clock: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self._newest: RouteTable | None = None
 
     async def run(self) -> None:
         """Raise the alerts of new tables. Raises `DatabaseUnavailable`."""
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             newest, self._newest = self._newest, None
             if newest is not None and not await tables.has(connection, newest):
                 _log.warning("route_alerts.set_back", generation=newest.generation, hint="the database lacks its table")
@@ -225,15 +227,15 @@ class RouteWatch:
             return recorded - 1
         # The tables so far were built before there were such alerts.
         generation = await tables.newest_generation(connection)
-        await job_state.advance(connection, _PROGRESS, self._clock(), next_number=generation + 1)
+        await job_state.advance(connection, _PROGRESS, self.clock(), next_number=generation + 1)
         return generation
 
     async def _raise(self, found: list[RouteTable]) -> None:
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             recent = await incidents.since(connection, min(table.window.from_at for table in found))
-            last_alerts = await self._alerting.last_alerts(connection, _OBJECTIVE)
+            last_alerts = await self.alerting.last_alerts(connection, _OBJECTIVE)
             for table in found:
-                now_at = self._clock()
+                now_at = self.clock()
                 # The targets with an incident in the region of the table within its window.
                 explained = {
                     row.subject
@@ -243,9 +245,9 @@ class RouteWatch:
                     and (row.recovered_at is None or row.recovered_at >= table.window.from_at)
                 }
                 if change := of_change(table, raised_at=now_at):
-                    await self._alerting.raise_alert(connection, change)
+                    await self.alerting.raise_alert(connection, change)
                 for message in objective_alerts(table, last_alerts, explained, raised_at=now_at):
-                    await self._alerting.raise_alert(connection, message)
+                    await self.alerting.raise_alert(connection, message)
                     last = LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
                     last_alerts[message.subject] = last
             done_until, following = max(table.built_at for table in found), found[-1].generation + 1

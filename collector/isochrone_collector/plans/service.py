@@ -40,11 +40,13 @@ class _Facts:
     phase_ids: Mapping[int, int]
 
 
+@dataclass(eq=False)
 class PastPlans:
     """The facts of stored plans, each read once."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    database: Database
+
+    def __post_init__(self) -> None:
         # By version and instant, because a restored database gives the same version to another plan.
         self._facts: dict[tuple[int, int], _Facts] = {}
         self._reading = asyncio.Lock()
@@ -66,7 +68,7 @@ class PastPlans:
 
     async def _document(self, version: int) -> str | None:
         # Parsing holds no connection, of which pushes have few.
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             return await table.document(connection, version)
 
     async def _facts_of(self, version: int, applied_at: int, read: _Read) -> _Facts:

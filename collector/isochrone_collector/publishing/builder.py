@@ -7,7 +7,7 @@ tables that changed in one transaction. Deciding is pure and runs in another thr
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -72,30 +72,23 @@ class _Draft:
     row: NewTable | None
 
 
+@dataclass(eq=False, kw_only=True)
 class RouteBuilder:
     """The builder of one collector: it calls `on_published` with its tables, in order, unless `is_paused`."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        clock: Callable[[], int],
-        code_version: str,
-        on_published: Callable[[list[RouteTable]], None],
-        is_paused: Callable[[], bool] = lambda: False,
-        recent: RecentBatches | None = None,
-    ) -> None:
-        self._database = database
-        self._plans = plans
-        self._clock = clock
-        self._code_version = code_version
-        self._on_published = on_published
-        self._is_paused = is_paused
+    database: Database
+    plans: Plans
+    clock: Callable[[], int]
+    code_version: str
+    on_published: Callable[[list[RouteTable]], None]
+    is_paused: Callable[[], bool] = lambda: False
+    recent: RecentBatches = field(default_factory=RecentBatches)
+
+    def __post_init__(self) -> None:
         self._stored = asyncio.Event()
         self._more_follow = False
         self._probe_cache = ProbeCache()
-        self._new = NewBatches(recent or RecentBatches())
+        self._new = NewBatches(self.recent)
         self._known: dict[Key, _Published] = {}
         self._generation = 0
         self._read_at = 0
@@ -118,35 +111,32 @@ class RouteBuilder:
         while True:
             self._stored.clear()
             began_s = now_s()
-            if not self._is_paused():
+            if not self.is_paused():
                 await self._build_once()
             # Deciding takes at most half of the time, except for a burst after a pause.
             rests_until_s = max(rests_until_s, began_s - _BURST_S) + 2 * (now_s() - began_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_US / SECOND_US):
                     await self._stored.wait()
-                    await self._gather()
+                    # Wait for samples that are being stored, but not for long: under load there are always some.
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_GATHER_S):
+                            while self._more_follow:
+                                self._stored.clear()
+                                await self._stored.wait()
                     await asyncio.sleep(rests_until_s - now_s())
-
-    async def _gather(self) -> None:
-        """Wait for samples that are being stored, but not for long: under load there are always some."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GATHER_S):
-                while self._more_follow:
-                    self._stored.clear()
-                    await self._stored.wait()
 
     async def delete_old(self) -> None:
         """Delete expired tables, but never the newest of a route. Raises `DatabaseUnavailable`."""
-        at = self._clock()
-        async with self._database.connection() as connection:
+        at = self.clock()
+        async with self.database.connection() as connection:
             evidence_before, events_before = at - _KEEP_EVIDENCE_US, at - _KEEP_EVENTS_US
             await tables.delete_old(connection, evidence_before=evidence_before, events_before=events_before)
 
     async def _load_published(self) -> None:
         """Load the state that the previous leader left."""
         self._built_plan = None
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             self._generation = await tables.newest_generation(connection)
             rows = await tables.newest(connection)
         self._known = {}
@@ -156,10 +146,10 @@ class RouteBuilder:
             self._known[table.client_region, table.route] = known
 
     async def _build_once(self) -> None:
-        plan = self._plans.current
+        plan = self.plans.current
         if plan is None or not plan.routes:
             return
-        at = self._clock()
+        at = self.clock()
         # The windows of a plan may be longer than those of the previous one, and its targets may differ.
         is_new = plan.content_hash != self._built_plan or at < self._read_at
         touched = await self._read(plan, at, is_new=is_new)
@@ -177,13 +167,13 @@ class RouteBuilder:
         ids, from_at = [target.id for target in plan.targets], at - _longest_us(plan)
         if is_new:
             cache.clear()
-            async with self._database.transaction() as connection:
+            async with self.database.transaction() as connection:
                 await execute(connection, "see_one_state")
                 await self._new.begin(connection)
                 region_of = {row.id: row.region for row in await vantages.vantages(connection)}
                 stored = await probes_so_far(connection, target_ids=ids, from_at=from_at)
             await asyncio.to_thread(cache.add, stored, region_of)
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             batches = await self._new.read(connection)
             probes = await probes_of(connection, batches, target_ids=ids, from_at=from_at)
             regions = await vantages.regions(connection)
@@ -197,7 +187,7 @@ class RouteBuilder:
     async def _read_history(self, plan: Plan, at: int) -> History:
         scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(target.id for target in plan.targets))
         of_routes = (quantity for route in plan.routes for quantity in quantities(route.slo))
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             return await hourly_levels.history_of(
                 connection, scope, list(dict.fromkeys((median_of(Metric.TTFT), *of_routes)))
             )
@@ -229,7 +219,7 @@ class RouteBuilder:
             return _Draft(key=key, known=replace(known, state=state, state_text=after), row=None)
         inputs_text = serialization.dump(inputs)
         table = build_table(
-            inputs, decision, generation=generation, code_version=self._code_version, inputs_text=inputs_text
+            inputs, decision, generation=generation, code_version=self.code_version, inputs_text=inputs_text
         )
         row = NewTable(
             generation=generation,
@@ -248,10 +238,10 @@ class RouteBuilder:
     async def _publish(self, drafts: list[_Draft]) -> None:
         rows = [draft.row for draft in drafts if draft.row is not None]
         if rows:
-            async with self._database.transaction() as connection:
+            async with self.database.transaction() as connection:
                 await tables.publish(connection, rows)
             self._generation += len(rows)
-            self._on_published([draft.known.table for draft in drafts if draft.row and draft.known.table])
+            self.on_published([draft.known.table for draft in drafts if draft.row and draft.known.table])
         self._known |= {draft.key: draft.known for draft in drafts}
         for row in rows:
             _log.info(

@@ -49,23 +49,17 @@ class ChangeEvent:
     stale_since_at: int | None
 
 
+@dataclass(eq=False, kw_only=True)
 class Changes:
     """The shared source of notices. `state` returns the newest generation and since when the database is away."""
 
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], int],
-        state: Callable[[], tuple[int, int | None]],
-        pause_us: int = MIN_PAUSE_US,
-        heartbeat_us: int = HEARTBEAT_US,
-        max_watchers: int = MAX_WATCHERS,
-    ) -> None:
-        self._clock = clock
-        self._state = state
-        self._pause_s = pause_us / SECOND_US
-        self._heartbeat_s = heartbeat_us / SECOND_US
-        self._max_watchers = max_watchers
+    clock: Callable[[], int]
+    state: Callable[[], tuple[int, int | None]]
+    pause_us: int = MIN_PAUSE_US
+    heartbeat_us: int = HEARTBEAT_US
+    max_watchers: int = MAX_WATCHERS
+
+    def __post_init__(self) -> None:
         self._watchers = 0
         self._pending: set[Topic] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -88,8 +82,8 @@ class Changes:
         self._pending.add(topic)
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            pause_s = max(self._pause_s, REFRESH_US * self._watchers / SECOND_US / _NOTICES_PER_REFRESH)
-            self._timer = loop.call_at(max(loop.time(), self._sent_s + pause_s), self._send)
+            pause_us = max(self.pause_us, REFRESH_US * self._watchers / _NOTICES_PER_REFRESH)
+            self._timer = loop.call_at(max(loop.time(), self._sent_s + pause_us / SECOND_US), self._send)
 
     def close(self) -> None:
         """End every watch: this collector stops."""
@@ -98,9 +92,9 @@ class Changes:
 
     async def watch(self) -> AsyncGenerator[ChangeEvent, None]:
         """Yield notices, and heartbeats at once and after `heartbeat_us` without one. Raises `ResourceExhausted`."""
-        if self._watchers >= self._max_watchers:
+        if self._watchers >= self.max_watchers:
             raise ResourceExhausted(
-                f"the limit of {self._max_watchers} open pages is reached: close one, or retry later"
+                f"the limit of {self.max_watchers} open pages is reached: close one, or retry later"
             )
         self._watchers += 1
         try:
@@ -108,16 +102,13 @@ class Changes:
             while not self._is_closed:
                 notice, seen = self._notice(seen), self._count
                 yield notice
-                await self._wait(seen)
+                # Wait for a notice after the first `seen` ones, at most until a heartbeat is due.
+                if self._count == seen and not self._is_closed:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.heartbeat_us / SECOND_US):
+                            await self._sent.wait()
         finally:
             self._watchers -= 1
-
-    async def _wait(self, seen: int) -> None:
-        """Wait for a notice after the first `seen` ones, at most until a heartbeat is due."""
-        if self._count == seen and not self._is_closed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._heartbeat_s):
-                    await self._sent.wait()
 
     def _send(self) -> None:
         self._count += 1
@@ -128,11 +119,11 @@ class Changes:
         self._sent = asyncio.Event()
 
     def _notice(self, seen: int) -> ChangeEvent:
-        generation, stale_since_at = self._state()
+        generation, stale_since_at = self.state()
         topics = tuple(topic for topic in Topic if self._newest.get(topic, 0) > seen)
         return ChangeEvent(
             topics=topics,
-            sent_at=self._clock(),
+            sent_at=self.clock(),
             refresh_us=max(MIN_PAUSE_US, REFRESH_US * self._watchers),
             generation=generation,
             stale_since_at=stale_since_at,

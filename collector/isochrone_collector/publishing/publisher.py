@@ -15,6 +15,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import takewhile
 
 import structlog
@@ -46,25 +47,19 @@ Place = tuple[int, int]
 _SWITCHES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD})
 
 
+@dataclass(eq=False, kw_only=True)
 class Publisher:
     """The newest table of every route and region, and recent ones in order; `on_published` is called after new ones."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        clock: Callable[[], int],
-        max_watchers: int = MAX_WATCHERS,
-        heartbeat_us: int = HEARTBEAT_US,
-        on_published: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._on_published = on_published
-        self._database = database
-        self._plans = plans
-        self._clock = clock
-        self._max_watchers = max_watchers
-        self._heartbeat_s = heartbeat_us / SECOND_US
+    database: Database
+    plans: Plans
+    clock: Callable[[], int]
+    max_watchers: int = MAX_WATCHERS
+    heartbeat_us: int = HEARTBEAT_US
+    on_published: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._heartbeat_s = self.heartbeat_us / SECOND_US
         self._newest: dict[tuple[str, str], RouteTable] = {}
         self._recent: deque[RouteTable] = deque()
         # `_recent` has every table after this generation.
@@ -129,16 +124,16 @@ class Publisher:
         """Read new tables from the database now. Raises `DatabaseUnavailable`."""
         async with self._reading:
             try:
-                async with asyncio.timeout(_READ_TIMEOUT_S), self._database.connection() as connection:
+                async with asyncio.timeout(_READ_TIMEOUT_S), self.database.connection() as connection:
                     await self._read(connection)
             except (CollectorError, TimeoutError) as error:
-                self.stale_since_at = self.stale_since_at or self._clock()
+                self.stale_since_at = self.stale_since_at or self.clock()
                 raise DatabaseUnavailable(f"the database does not answer: {error}") from error
             self.stale_since_at = None
 
     def in_force(self) -> list[RouteTable]:
         """Return the newest table of every region, of the routes in the plan in force."""
-        plan = self._plans.current
+        plan = self.plans.current
         names = {route.name for route in plan.routes} if plan else set()
         # A scrape of the metrics calls this from another thread.
         return [table for table in list(self._newest.values()) if table.route in names]
@@ -154,7 +149,7 @@ class Publisher:
             client_region=client_region,
             generation=min(newest.generation, self.generation),
             etag=_etag_of(found, newest),
-            answered_at=self._clock(),
+            answered_at=self.clock(),
             tables=tuple(sorted(found, key=lambda table: table.route)),
             stale_since_at=self.stale_since_at,
         )
@@ -167,9 +162,9 @@ class Publisher:
         Raises `UnknownName`, `ResourceExhausted` and `DatabaseUnavailable`.
         """
         self._check(client_region, route)
-        if self._watchers >= self._max_watchers:
+        if self._watchers >= self.max_watchers:
             raise ResourceExhausted(
-                f"the limit of {self._max_watchers} open watches is reached: retry later, or poll", delay_us=_RETRY_US
+                f"the limit of {self.max_watchers} open watches is reached: retry later, or poll", delay_us=_RETRY_US
             )
         self._watchers += 1
         try:
@@ -229,7 +224,7 @@ class Publisher:
         current = [table for table in self._snapshot(client_region, route) if table.generation > after]
         if not current:
             return [], until
-        async with self._catching_up, self._database.connection() as connection:
+        async with self._catching_up, self.database.connection() as connection:
             rows = await store.after(connection, after, client_region=client_region, route=route)
         if not rows or len(rows) >= store.MAX_CATCH_UP:
             return current, until
@@ -273,7 +268,7 @@ class Publisher:
             for woken, scope in self._waiting.items():
                 if any(_matches(table, *scope) for table in fresh):
                     _wake(woken)
-            self._on_published()
+            self.on_published()
 
     def _put_in_force(self, tables: Iterable[RouteTable]) -> None:
         """Replace tables by later ones; their generations may be lower, after the database was set back."""

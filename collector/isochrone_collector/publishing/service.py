@@ -3,6 +3,7 @@ the database every second or two.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from isochrone_collector.jobs.registry import Job, Notifications
@@ -18,42 +19,40 @@ from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import __version__
 
 
+@dataclass(eq=False, kw_only=True)
 class Publishing:
     """The route tables of one collector, built while it leads; `changes` has notices of all new data."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        notifications: Notifications,
-        is_leader: Callable[[], bool],
-        clock: Callable[[], int],
-        is_paused: Callable[[], bool] = lambda: False,
-        recent: RecentBatches | None = None,
-    ) -> None:
-        self.changes = Changes(clock=clock, state=self._state)
+    database: Database
+    plans: Plans
+    notifications: Notifications
+    is_leader: Callable[[], bool]
+    clock: Callable[[], int]
+    is_paused: Callable[[], bool] = lambda: False
+    recent: RecentBatches = field(default_factory=RecentBatches)
+
+    def __post_init__(self) -> None:
+        self.changes = Changes(clock=self.clock, state=self._state)
         self.publisher = Publisher(
-            database=database, plans=plans, clock=clock, on_published=partial(self.changes.add, Topic.TABLES)
+            database=self.database,
+            plans=self.plans,
+            clock=self.clock,
+            on_published=partial(self.changes.add, Topic.TABLES),
         )
-        self._database = database
         self._samples_at: int | None = None
-        self._is_leader = is_leader
-        self._plans = plans
         self._builder = RouteBuilder(
-            database=database.patient(),
-            plans=plans,
-            clock=clock,
+            database=self.database.patient(),
+            plans=self.plans,
+            clock=self.clock,
             code_version=__version__,
             on_published=self.publisher.add,
-            is_paused=is_paused,
-            recent=recent,
+            is_paused=self.is_paused,
+            recent=self.recent,
         )
-        self._notifications = notifications
-        notifications.handle(Channel.SAMPLES, self._builder.wake)
-        notifications.handle(Channel.SAMPLES, partial(self.changes.add, Topic.SAMPLES))
-        notifications.handle(Channel.TABLES, self.publisher.wake)
-        notifications.handle(Channel.ALERTS, partial(self.changes.add, Topic.ALERTS))
+        self.notifications.handle(Channel.SAMPLES, self._builder.wake)
+        self.notifications.handle(Channel.SAMPLES, partial(self.changes.add, Topic.SAMPLES))
+        self.notifications.handle(Channel.TABLES, self.publisher.wake)
+        self.notifications.handle(Channel.ALERTS, partial(self.changes.add, Topic.ALERTS))
 
     def leader_jobs(self) -> list[Job]:
         """Return the jobs of the leader: building tables until it is cancelled, and deleting old ones."""
@@ -65,24 +64,24 @@ class Publishing:
     def stored(self, waiting: int) -> None:
         """Wake the builder and open pages: samples were committed, and others are still `waiting`."""
         self.changes.add(Topic.SAMPLES)
-        if self._is_leader():
+        if self.is_leader():
             self._builder.wake(more_follow=waiting > 0)
         else:
-            self._notifications.notify_samples()
+            self.notifications.notify_samples()
 
     async def follow_plan(self) -> None:
         """Refresh the plan, and wake the builder if another one is in force. Raises `DatabaseUnavailable`."""
-        before = self._plans.content_hash
-        await self._plans.refresh()
-        if self._plans.content_hash != before:
+        before = self.plans.content_hash
+        await self.plans.refresh()
+        if self.plans.content_hash != before:
             self._builder.wake()
             self.changes.add(Topic.PLAN)
 
     async def follow_leader(self) -> None:
         """Note samples that the leader committed, which sends no notification of them. Raises `DatabaseUnavailable`."""
-        if self._is_leader() or not self.changes.watchers:
+        if self.is_leader() or not self.changes.watchers:
             return
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             samples_at = (await vantages.newest_receipts(connection)).samples_at
         if samples_at != self._samples_at:
             self._samples_at = samples_at

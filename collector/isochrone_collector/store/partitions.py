@@ -65,7 +65,13 @@ async def ensure(database: Database, *, now_at: int, keep_us: int | None = None)
         there = set(await days(connection))
         for day_at in range(max(wanted.from_at, await retired_until(connection)), wanted.until_at, DAY_US):
             if day_at not in there:
-                await _make(connection, day_at)
+                day, partition = _EPOCH + timedelta(microseconds=day_at), _identifier(day_at)
+                span = {
+                    "from_day": sql.Literal(f"{day:%F} 00:00+00"),
+                    "until_day": sql.Literal(f"{day + timedelta(1):%F} 00:00+00"),
+                }
+                await execute(connection, query("create_partition").format(partition=partition))
+                await execute(connection, query("attach_partition").format(partition=partition, **span))
 
     await _with_lock_timeout(database, "set_short_lock_timeout", make)
     async with database.connection() as connection:
@@ -138,16 +144,6 @@ async def _check_rights(connection: Connection) -> None:
             hint="make it the owner of the table, with the privilege to create in its schema: "
             "ALTER TABLE sample OWNER TO …; GRANT CREATE ON SCHEMA public TO …",
         )
-
-
-async def _make(connection: Connection, day_at: int) -> None:
-    day, partition = _EPOCH + timedelta(microseconds=day_at), _identifier(day_at)
-    span = {
-        "from_day": sql.Literal(f"{day:%F} 00:00+00"),
-        "until_day": sql.Literal(f"{day + timedelta(1):%F} 00:00+00"),
-    }
-    await execute(connection, query("create_partition").format(partition=partition))
-    await execute(connection, query("attach_partition").format(partition=partition, **span))
 
 
 async def _drop(connection: Connection, *, day_at: int) -> None:

@@ -256,7 +256,13 @@ class Delta(_Stream):
         if known is None:
             self._subscribe(request)
             return None
-        self._change(known, request)
+        # A name that is subscribed to again is sent again.
+        for name in (*request.names, *request.removed_names):
+            known.sent.pop(name, None)
+        if _ALL in request.names:
+            known.names = None
+        elif known.names is not None:
+            known.names = _bounded((known.names | set(request.names)) - set(request.removed_names))
         return known.answered(request) if request.nonce and request.nonce == known.nonce else None
 
     def due(self, snapshot: Snapshot) -> Iterator[Response]:
@@ -269,13 +275,3 @@ class Delta(_Stream):
                 version = version_of(resources)
                 nonce = self._sent(subscription, resources, version)
                 yield Response(type_url=type_url, nonce=nonce, version=version, resources=changed, removed=removed)
-
-    @staticmethod
-    def _change(known: _Subscription, request: Request) -> None:
-        """Change the subscription. A name that is subscribed to again is sent again. Raises `BadRequest`."""
-        for name in (*request.names, *request.removed_names):
-            known.sent.pop(name, None)
-        if _ALL in request.names:
-            known.names = None
-        elif known.names is not None:
-            known.names = _bounded((known.names | set(request.names)) - set(request.removed_names))

@@ -217,7 +217,10 @@ class EmbeddedPostgres:
             self._initialise(folder, privileges)
             privileges.own(self._cluster)
             self._serve(folder, privileges)
-            self._make_database()
+            with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
+                found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_USER]).fetchone()
+                if found is None:
+                    connection.execute(f"CREATE DATABASE {_USER}")
         except OSError as error:
             self.stop()
             sentence = f"the embedded PostgreSQL cannot use {self._home}: {error}"
@@ -333,7 +336,7 @@ class EmbeddedPostgres:
             if self._accepts(deadline):
                 return
             # After a kill -9 of the server its children need a moment to release the shared memory.
-            if time.monotonic() > deadline or not _still_held(log_file):
+            if time.monotonic() > deadline or b"shared memory block" not in log_file.read_bytes()[-2000:]:
                 raise EmbeddedError(
                     f"the embedded PostgreSQL did not start: {_last_line(log_file.read_bytes())}",
                     hint=f"see its log: {log_file}",
@@ -349,12 +352,6 @@ class EmbeddedPostgres:
                 return True
             time.sleep(_POLL_S)
         return False
-
-    def _make_database(self) -> None:
-        with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
-            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_USER]).fetchone()
-            if found is None:
-                connection.execute(f"CREATE DATABASE {_USER}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,10 +403,6 @@ def _socket_folder(home: Path) -> Path:
 def _remove_short_folder(folder: Path) -> None:
     if folder.name.startswith(_SHORT_PREFIX):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _still_held(log_file: Path) -> bool:
-    return b"shared memory block" in log_file.read_bytes()[-2000:]
 
 
 def _last_line(output: bytes) -> str:

@@ -300,7 +300,11 @@ async def test_a_cancelled_run_loses_nothing(local: InProcessCollector, monkeypa
 def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) -> DriftDetection:
     alerting = AlertService(database=local.database, clock=local.clock)
     return DriftDetection(
-        database=local.database, plans=local.plans, alerting=alerting, clock=local.clock, recent=recent
+        database=local.database,
+        plans=local.plans,
+        alerting=alerting,
+        clock=local.clock,
+        recent=recent or RecentBatches(),
     )
 
 
