@@ -40,6 +40,7 @@ _AROUND = 5
 # By `Kind`.
 _IS_SENT = np.array([True, True, False, False])
 _ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.NONE, Ending.NONE], np.int8)
+_NAMES = tuple(kind.name.lower() for kind in Kind)
 NO_OBJECTIVE = Slo()
 
 
@@ -253,7 +254,7 @@ def _evidence(
         coverage=of.coverage,
         rtt_p50_us=float(np.median(rtt_us)) if len(rtt_us) else None,
         success=wilson(int(of.succeeded.sum()), len(of.succeeded), n_eff=size),
-        outcomes={kind.name.lower(): count for kind in Kind if (count := int((of.own.kind == kind).sum()))},
+        outcomes={_NAMES[kind]: count for kind, count in enumerate(np.bincount(of.own.kind).tolist()) if count},
         newest_at=of.newest_at,
         histogram=_bucket_counts(values),
         censored=_bucket_counts(limits),
@@ -320,8 +321,8 @@ def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: in
 def _rounds_due(rounds_at: Integers, every_us: int) -> int:
     """Count the rounds due between these: a gap counts by the usual gap around it, as intervals change."""
     gaps = np.diff(rounds_at)
-    if not len(gaps):
-        return 1
+    if (gaps < 1.5 * every_us).all():
+        return 1 + len(gaps)
     around = np.lib.stride_tricks.sliding_window_view(np.pad(gaps, _AROUND // 2, mode="edge"), _AROUND)
     usual = np.maximum(np.median(around, axis=1), every_us)
     return 1 + int(np.maximum(np.rint(gaps / usual), 1).sum())

@@ -219,7 +219,10 @@ class Inputs:
 
     def of(self, target: str) -> Evidence:
         """Return the evidence of a member; empty if there is none."""
-        return next((one for one in self.evidence if one.target == target), Evidence(target=target))
+        for one in self.evidence:
+            if one.target == target:
+                return one
+        return Evidence(target=target)
 
     def described(self, target: str) -> Target:
         """Return the target of a name. Raises `KeyError`."""

@@ -6,7 +6,7 @@ than a single value, which would look like a shift. Whether they stall together 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import combinations, islice
 
@@ -51,137 +51,130 @@ def comparisons_of(
 ) -> list[Comparison]:
     """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member."""
     pairs = list(combinations(members, 2))
-    if not pairs:
-        return []
-    rounds = cache(partial(_first_rounds, probes, _Cells.of(probes)))
-    slots = [max(slot_us[left], slot_us[right]) for left, right in pairs]
-    shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
-    joint = [_paired(rounds, *pair, 1) for pair in pairs]
-    differences = [one.differences() for one in shared]
-    values = ragged([values for _, values in differences])
-    shifts = paired_shifts(values, history=drift and drift(pairs, rules.window_us)).listed()
+    alike: dict[tuple[int, int], list[int]] = {}
+    for left, right in pairs:
+        alike.setdefault((left, max(slot_us[left], slot_us[right])), []).append(right)
+    rounds = cache(partial(_first_rounds, probes, members))
+    counts: dict[tuple[int, int], dict[str, int]] = {}
+    differences = {}
+    for (left, us), rights in alike.items():
+        place, others = members.index(left), [members.index(right) for right in rights]
+        shared, joint = (rounds(width).pairs(place, others) for width in (us, 1))
+        columns = shared.known.sum(axis=1).tolist(), shared.differences(), joint.slow()
+        for right, n, own, slow in zip(rights, *columns, strict=True):
+            counts[left, right], differences[left, right] = {"n": n, **slow}, own
+    values = ragged([differences[pair] for pair in pairs])
+    shifts = paired_shifts(values, history=drift and drift(pairs, rules.window_us)).listed() if pairs else []
     return [
-        Comparison(
-            left=probes.members[left],
-            right=probes.members[right],
-            n=len(one.slot_at),
-            window=window,
-            **both.slow(),
-        )
-        for (left, right), one, both, window in zip(pairs, shared, joint, shifts, strict=True)
+        Comparison(left=probes.members[left], right=probes.members[right], window=window, **counts[left, right])
+        for (left, right), window in zip(pairs, shifts, strict=True)
     ]
 
 
-Series = tuple[Integers, Reals]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pairs:
-    """The slots in which one vantage has a value of both members, ascending, and which values are limits."""
+    """By pair and cell: the TTFTs of both members, whether these are limits, and whether both are known. `slot` is the
+    number of each cell's slot, ascending.
+    """
 
-    slot_at: Integers
+    slot: Integers
+    known: Flags
     left: Reals
     left_limits: Flags
     right: Reals
     right_limits: Flags
 
-    def differences(self) -> Series:
-        """Return the slots with a difference of known sign, and the median of the differences of all vantages there."""
-        known = sign_is_known(self.left, self.left_limits, self.right, self.right_limits)
-        return _medians(self.slot_at[known], (self.left - self.right)[known])
+    def differences(self) -> list[Reals]:
+        """Return the differences of each pair whose sign is known, of all vantages of a slot their median."""
+        known = self.known & sign_is_known(self.left, self.left_limits, self.right, self.right_limits)
+        pair, cell = np.nonzero(known)
+        width = int(self.slot.max(initial=0)) + 1
+        found, medians = _medians(pair * width + self.slot[cell], (self.left - self.right)[known])
+        return np.split(medians, np.searchsorted(found, width * np.arange(1, len(known))))
 
-    def slow(self) -> dict[str, int]:
-        """Count the slots, those in which either member exceeded its own p95, and those in which both did."""
-        left, right = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (self.left, self.right))
-        slow_left, slow_right, slow_both = (int(np.count_nonzero(of)) for of in (left, right, left & right))
-        return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
+    def slow(self) -> list[dict[str, int]]:
+        """Count the cells of each pair, those in which a member exceeded its own p95, and those in which both did."""
+        left, right = (self._exceeds(of) for of in (self.left, self.right))
+        counts = [of.sum(axis=1).tolist() for of in (self.known, left, right, left & right)]
+        names = ("joint", "slow_left", "slow_right", "slow_both")
+        return [dict(zip(names, row, strict=True)) for row in zip(*counts, strict=True)]
+
+    def _exceeds(self, values: Reals) -> Flags:
+        if not self.known.size:
+            return self.known
+        ordered = np.sort(np.where(self.known, values, np.inf), axis=1)
+        place = (np.maximum(self.known.sum(axis=1) - 1, 0) * _SHARE).astype(np.int64)
+        return self.known & (values > np.take_along_axis(ordered, place[:, np.newaxis], axis=1))
 
 
 def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
-    """Return the rounds of `members`, given the probes of one region; of a burst the median counts."""
-    cells = _Cells.of(probes)
-    series = {probes.members[member]: _ranked_series(probes, cells.at(probes.round_at), member) for member in members}
-    found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
-    columns = {}
-    for name, (own, values) in series.items():
-        buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
-        columns[name] = tuple(buckets.get(cell) for cell in found.tolist())
-    return JointRounds(round_at=tuple(cells.slot_at(found).tolist()), ttft=columns)
+    """Return the rounds of `members`, given the probes of one region; of a burst the median counts. A timeout counts at
+    least as much as the member's largest value.
+    """
+    largest = np.zeros(len(probes.members))
+    np.fmax.at(largest, probes.member[~probes.censored], probes.ttft_us[~probes.censored])
+    raised = np.where(probes.censored, np.maximum(probes.ttft_us, largest[probes.member]), probes.ttft_us)
+    found = _first_rounds(replace(probes, ttft_us=raised), members, 1, several=False)
+    columns = buckets_of(found.ttft_us).astype(np.object_)
+    columns[np.isnan(found.ttft_us)] = None
+    names = [probes.members[member] for member in members]
+    return JointRounds(round_at=tuple(found.slot.tolist()), ttft=dict(zip(names, map(tuple, columns), strict=True)))
 
 
-def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
-    """Return the cells with a TTFT and the median there; a timeout counts at least as much as the largest value."""
-    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    values, censored = probes.ttft_us[own], probes.censored[own]
-    largest = values[~censored].max(initial=0.0)
-    return _medians(cells[own], np.where(censored, np.maximum(values, largest), values))
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rounds:
+    """The first rounds by member and cell, a slot at a vantage, in the order of slots: the TTFT, NaN without one, and
+    whether it is a limit.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FirstRounds:
-    """A member's first rounds by vantage and slot, as ascending cells, with medians and whether they are limits."""
-
-    cells: Integers
-    slot_at: Integers
+    slot: Integers
     ttft_us: Reals
     limits: Flags
 
+    def pairs(self, left: int, rights: Sequence[int]) -> _Pairs:
+        """Return the pairs of a row with others."""
+        of_left, of_right = self.ttft_us[[left]], self.ttft_us[rights]
+        return _Pairs(
+            slot=self.slot,
+            known=~np.isnan(of_left) & ~np.isnan(of_right),
+            left=of_left,
+            left_limits=self.limits[[left]],
+            right=of_right,
+            right_limits=self.limits[rights],
+        )
 
-_Rounds = Callable[[int, int], _FirstRounds]
 
-
-def _paired(rounds: _Rounds, left: int, right: int, slot_us: int) -> _Pairs:
-    """Return the slots in which one vantage has a value of both members."""
-    mine, theirs = rounds(left, slot_us), rounds(right, slot_us)
-    _, of_mine, of_theirs = np.intersect1d(mine.cells, theirs.cells, assume_unique=True, return_indices=True)
-    return _Pairs(
-        slot_at=mine.slot_at[of_mine],
-        left=mine.ttft_us[of_mine],
-        left_limits=mine.limits[of_mine],
-        right=theirs.ttft_us[of_theirs],
-        right_limits=theirs.limits[of_theirs],
+def _first_rounds(probes: ProbeTable, members: Sequence[int], slot_us: int, *, several: bool = True) -> _Rounds:
+    """Return the first rounds of slots; with `several` only the cells in which more than one member has a TTFT."""
+    places = np.full(len(probes.members), -1)
+    places[list(members)] = np.arange(len(members))
+    own = (places[probes.member] >= 0) & ~np.isnan(probes.ttft_us)
+    round_at, member = probes.round_at[own], places[probes.member[own]]
+    vantages, vantage = np.unique(probes.vantage_id[own], return_inverse=True)
+    # Slots are counted from the first one: an instant times thousands of vantages would need more than 64 bits.
+    first = int(round_at.min()) // slot_us if len(round_at) else 0
+    cells, place, counts = np.unique(
+        (round_at // slot_us - first) * len(vantages) + vantage, return_inverse=True, return_counts=True
+    )
+    kept = counts > several
+    chosen = kept[place]
+    member, place = member[chosen], (np.cumsum(kept) - 1)[place[chosen]]
+    round_at, ttft_us, censored = round_at[chosen], probes.ttft_us[own][chosen], probes.censored[own][chosen]
+    shape = len(members), int(kept.sum())
+    group = member * shape[1] + place
+    first_at = np.full(shape[0] * shape[1], np.iinfo(np.int64).max)
+    np.minimum.at(first_at, group, round_at)
+    early = round_at == first_at[group]
+    medians, limits = np.full(len(first_at), np.nan), np.zeros(len(first_at), np.bool_)
+    found, medians_of = _medians(group[early], ttft_us[early])
+    medians[found] = medians_of
+    limits[group[early & censored]] = True
+    return _Rounds(
+        slot=cells[kept] // max(len(vantages), 1) + first, ttft_us=medians.reshape(shape), limits=limits.reshape(shape)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
-    """Numbers that each stand for a slot and a vantage: `place` is that of each probe's among the `vantages`. Slots are
-    counted from that of `first_at`, because an instant times thousands of vantages would need more than 64 bits.
-    """
-
-    vantages: int
-    place: Integers
-    first_at: int
-
-    @classmethod
-    def of(cls, probes: ProbeTable) -> "_Cells":
-        vantages, place = np.unique(probes.vantage_id, return_inverse=True)
-        return cls(max(len(vantages), 1), place, int(probes.round_at.min()) if len(probes) else 0)
-
-    def at(self, round_at: Integers, slot_us: int = 1) -> Integers:
-        return (round_at // slot_us - self.first_at // slot_us) * self.vantages + self.place
-
-    def slot_at(self, cells: Integers, slot_us: int = 1) -> Integers:
-        return (cells // self.vantages + self.first_at // slot_us) * slot_us
-
-
-def _first_rounds(probes: ProbeTable, cells: _Cells, member: int, slot_us: int) -> _FirstRounds:
-    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    of_own = (probes.round_at, probes.ttft_us, probes.censored, cells.at(probes.round_at, slot_us))
-    rounds_at, values, limits, within = (of[own] for of in of_own)
-    order = np.argsort(rounds_at, kind="stable")
-    _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
-    early = order[rounds_at[order] == rounds_at[order][first][inverse]]
-    found, medians = _medians(within[early], values[early])
-    return _FirstRounds(
-        cells=found,
-        slot_at=cells.slot_at(found, slot_us),
-        ttft_us=medians,
-        limits=_medians(within[early], limits[early].astype(np.float64))[1] > 0,
-    )
-
-
-def _medians(groups: Integers, values: Reals) -> Series:
+def _medians(groups: Integers, values: Reals) -> tuple[Integers, Reals]:
     """Return the groups, ascending, and the median of each one's values."""
     order = np.lexsort((values, groups))
     found, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)

@@ -102,7 +102,8 @@ def _extended(
     if delay is None or inputs.of(pair[0]).timed < P95_ROUNDS or not fresh.any():
         return before
     alone_us, other_us = ttft_us[fresh].T
-    slow = alone_us >= np.quantile(ttft_us[:, 0], _KEPT_FROM)
+    place = ceil(_KEPT_FROM * (len(ttft_us) - 1))
+    slow = alone_us >= np.partition(ttft_us[:, 0], place)[place]
     hedged_us = np.minimum(alone_us, delay.value + other_us)
     last = before[0] if before else Tail()
     newest = Tail(

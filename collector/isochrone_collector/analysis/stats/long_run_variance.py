@@ -183,9 +183,12 @@ def inflation_of_flags(flags: Flags | Reals, history: VarianceInflation | None =
     regular than independent ones are chance.
     """
     n = flags.shape[1]
-    rare = np.minimum(flags.sum(axis=1), n - flags.sum(axis=1))
-    own = _of_centred(flags - flags.mean(axis=1, keepdims=True), _COSINES)
+    count = flags.sum(axis=1)
+    rare = np.minimum(count, n - count)
     least = VarianceInflation(ratio=np.ones(len(flags)), freedom=np.where(rare > 0, float(_terms(n, _COSINES)), np.inf))
+    if history is None and not (rare > 1).any():
+        return least
+    own = _of_centred(flags - count[:, np.newaxis] / n, _COSINES)
     alone = own.wider(least).where(rare > 1, least)
     if history is None:
         return alone

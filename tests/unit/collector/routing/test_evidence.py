@@ -374,7 +374,7 @@ def test_nothing_shared_is_no_comparison() -> None:
 def test_slow_rounds_are_counted_where_both_were_probed_at_once() -> None:
     """Members that are probed in other rounds are compared in slots, but nothing is known of common stalls."""
     together = [(member, 7, place, OK, 9000.0 if place > 18 else 300.0) for member in (0, 1) for place in range(20)]
-    apart = replace(seen(*together), round_at=np.array([*range(20), *(place + 0.5 for place in range(20))]) * EVERY_US)
+    apart = replace(seen(*together), round_at=np.r_[2 * np.arange(20), 2 * np.arange(20) + 1] * EVERY_US // 2)
     for rows, joint, both in ((seen(*together), 20, 1), (apart, 0, 0)):
         (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, rules=RULES)
         assert (found.n, found.joint, found.slow_both) == (20, joint, both)
