@@ -157,7 +157,7 @@ def test_cooldowns(case: dict[str, Any]) -> None:
         for _ in range(step.get("times", 1)):
             if "throttle" in step:
                 retry_after = step.get("retry_after")
-                cooldowns.throttle(step["throttle"], retry_after_s=retry_after, now_s=now_s, draw=draw)
+                cooldowns.fail(step["throttle"], is_throttled=True, retry_after_s=retry_after, now_s=now_s, draw=draw)
             if "fail" in step:
                 cooldowns.fail(step["fail"], now_s=now_s, draw=draw)
             if "succeed" in step:

@@ -48,7 +48,14 @@ def arguments(settings: object) -> dict[str, Any]:
     if not isinstance(settings, Mapping):
         raise SettingsError(f"callback_settings.{SECTION} is missing: it has the `url` of the collector and a region")
     for name, value in settings.items():
-        _require_valid(name, value)
+        where = f"callback_settings.{SECTION}"
+        if name not in _KINDS:
+            raise SettingsError(f"{where}: `{name}` is not a setting: use {', '.join(_KINDS)}")
+        if value is None:
+            raise SettingsError(f"{where}.{name} has no value: is its environment variable set?")
+        described, kind = _KINDS[name]
+        if not isinstance(value, kind) or not _has_texts(value):
+            raise SettingsError(f"{where}.{name} is {value!r}: it has to be {described}")
     if "url" not in settings:
         raise SettingsError(f"callback_settings.{SECTION} has no `url`: set the HTTP address of the collector")
     given = dict(settings)
@@ -57,17 +64,9 @@ def arguments(settings: object) -> dict[str, Any]:
     return given
 
 
-def _require_valid(name: str, value: object) -> None:
-    if name not in _KINDS:
-        raise SettingsError(f"callback_settings.{SECTION}: `{name}` is not a setting: use {', '.join(_KINDS)}")
-    if value is None:
-        raise SettingsError(f"callback_settings.{SECTION}.{name} has no value: is its environment variable set?")
-    described, kind = _KINDS[name]
-    parts = [value] if isinstance(value, str) else list(value) if isinstance(value, list) else []
-    if isinstance(value, dict):
-        parts = [*value, *value.values()]
-    if not isinstance(value, kind) or not all(isinstance(part, str) and part for part in parts):
-        raise SettingsError(f"callback_settings.{SECTION}.{name} is {value!r}: it has to be {described}")
+def _has_texts(value: object) -> bool:
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return all(isinstance(part, str) and part for part in parts)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # a class, or its instance

@@ -47,7 +47,6 @@ STALE = Gauge(
     multiprocess_mode="mostrecent",
 )
 _LOG = logging.getLogger("isochrone.litellm")
-_LOG_EVERY_S = 60.0
 _THROTTLED = 429
 # Timeouts, and failures of the provider; other client errors are the caller's.
 _TIMEOUT = 408
@@ -134,12 +133,16 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         deployment, status = requests.deployment_of(request_data), getattr(exception, "status_code", None)
         if deployment is None or deployment not in self._ordered or not isinstance(status, int):
             return
+        is_throttled, asked_s = status == _THROTTLED, None
+        if is_throttled:
+            response = getattr(exception, "response", None)
+            headers = getattr(exception, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
+            asked_s = retry_after_s([(str(name).encode(), str(value).encode()) for name, value in headers.items()])
+        elif status != _TIMEOUT and status < _SERVER_ERROR:
+            return
         now_s, draw = time.monotonic(), random.random()  # noqa: S311  # no secret
         with self._lock:
-            if status == _THROTTLED:
-                self._cooldowns.throttle(deployment, retry_after_s=_retry_after_s(exception), now_s=now_s, draw=draw)
-            elif status == _TIMEOUT or status >= _SERVER_ERROR:
-                self._cooldowns.fail(deployment, now_s=now_s, draw=draw)
+            self._cooldowns.fail(deployment, is_throttled=is_throttled, retry_after_s=asked_s, now_s=now_s, draw=draw)
 
     async def async_log_success_event(
         self,
@@ -210,7 +213,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         with self._lock:
             if now_s < self._logged_s.get(key, 0.0):
                 return
-            self._logged_s[key] = now_s + _LOG_EVERY_S
+            self._logged_s[key] = now_s + 60.0
         _LOG.error("isochrone: %s", text)
 
 
@@ -233,9 +236,3 @@ def _count(table: RouteTable, *, is_further: bool) -> None:
 
 def _id(deployment: Deployment) -> str:
     return str(deployment["model_info"]["id"])
-
-
-def _retry_after_s(error: Exception) -> float | None:
-    response = getattr(error, "response", None)
-    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    return retry_after_s([(str(name).encode(), str(value).encode()) for name, value in headers.items()])

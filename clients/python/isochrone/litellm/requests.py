@@ -15,7 +15,6 @@ from isochrone_wire.routes import RouteEntry
 
 METADATA_FIELD = "client_region"
 
-_METADATA = ("litellm_metadata", "metadata")
 # Requests for what only one provider has.
 _PROVIDER_RESOURCES = ("file", "file_id", "input_file_id", "training_file", "batch_id", "fine_tuning_job_id")
 
@@ -55,7 +54,7 @@ def deployment_of(call: Mapping[str, Any]) -> str | None:
 
 
 def _metadata(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return (_mapping(request.get(name)) for name in _METADATA)
+    return (_mapping(request.get(name)) for name in ("litellm_metadata", "metadata"))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

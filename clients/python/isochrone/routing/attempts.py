@@ -10,15 +10,12 @@ members that stall together have none.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 
 from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
 
-_FIRST_S = 1.0
-_MAX_S = 60.0
-_MAX_RETRY_AFTER_S = 600.0
 DEFAULT_RATIO = 0.06
 """The delay is a 95th percentile, so one in 20 requests needs a second one; a smaller budget is often empty."""
-_ENDPOINT = ("target", "provider", "model", "dialect", "base_url", "credential_ref")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +33,6 @@ class Choice:
     is_static: bool
 
 
-def choice(table: RouteTable, entry: RouteEntry) -> Choice:
-    """The endpoint of an entry."""
-    endpoint = {name: getattr(entry, name) for name in _ENDPOINT}
-    is_static = table.state is RouteState.INSUFFICIENT_DATA
-    return Choice(route=table.route, generation=table.generation, is_static=is_static, **endpoint)
-
-
 def order(
     entries: Sequence[RouteEntry],
     *,
@@ -55,25 +45,16 @@ def order(
     (excluded). A draw in the `unassigned` share of the traffic gives no member. Weights are relative, because a request
     may have a part of the members only. Members that are `throttled` are left out, and `failing` ones come last.
     """
-    drawn = _drawn(entries, unassigned=unassigned, draw=draw)
-    if drawn is None:
+    if not entries or draw >= 1 - unassigned:
         return ()
+    weighted = [entry for entry in entries if entry.weight > 0] or list(entries[:1])
+    whole = sum(entry.weight for entry in weighted) or 1.0
+    ends = accumulate(entry.weight / whole * (1 - unassigned) for entry in weighted)
+    # The last one with a weight for what rounding leaves.
+    drawn = next((entry for entry, end in zip(weighted, ends, strict=True) if draw < end), weighted[-1])
     wanted = [drawn, *(entry for entry in entries if entry is not drawn)]
     ready = [entry for entry in wanted if entry.target not in throttled]
     return tuple(sorted(ready, key=lambda entry: entry.target in failing))
-
-
-def _drawn(entries: Sequence[RouteEntry], *, unassigned: float, draw: float) -> RouteEntry | None:
-    """The entry in whose share the draw falls; the last one with a weight for what rounding leaves."""
-    if not entries or draw >= 1 - unassigned:
-        return None
-    weighted = [entry for entry in entries if entry.weight > 0] or list(entries[:1])
-    whole, end = sum(entry.weight for entry in weighted) or 1.0, 0.0
-    for entry in weighted:
-        end += entry.weight / whole * (1 - unassigned)
-        if draw < end:
-            return entry
-    return weighted[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +70,15 @@ class Cooldowns:
 
     _rests: dict[str, _Rest] = field(default_factory=dict)
 
-    def throttle(self, target: str, *, retry_after_s: float | None, now_s: float, draw: float) -> None:
-        """Note a 429, with its `retry-after` in seconds."""
-        self._rest(target, retry_after_s, now_s=now_s, draw=draw, is_throttled=True)
-
-    def fail(self, target: str, *, now_s: float, draw: float) -> None:
-        """Note a failed connection or a 5xx."""
-        self._rest(target, None, now_s=now_s, draw=draw, is_throttled=False)
+    def fail(
+        self, target: str, *, is_throttled: bool = False, retry_after_s: float | None = None, now_s: float, draw: float
+    ) -> None:
+        """Note a failed connection or a 5xx; or, if it `is_throttled`, a 429 with its `retry-after` in seconds."""
+        rest = self._rests.get(target)
+        count = rest.count + 1 if rest else 1
+        growing_s = min(60.0, 1.0 * 2 ** min(count - 1, 10)) * (1 + draw / 2)
+        rest_s = growing_s if retry_after_s is None else min(retry_after_s, 600.0)
+        self._rests[target] = _Rest(now_s + rest_s, count, is_throttled)
 
     def succeed(self, target: str) -> None:
         """Note a response."""
@@ -110,13 +93,6 @@ class Cooldowns:
     def failing(self, now_s: float) -> frozenset[str]:
         """The members that failed a short time ago."""
         return frozenset(name for name, one in self._rests.items() if not one.is_throttled and now_s < one.until_s)
-
-    def _rest(self, target: str, asked_s: float | None, *, now_s: float, draw: float, is_throttled: bool) -> None:
-        rest = self._rests.get(target)
-        count = rest.count + 1 if rest else 1
-        growing_s = min(_MAX_S, _FIRST_S * 2 ** min(count - 1, 10)) * (1 + draw / 2)
-        rest_s = growing_s if asked_s is None else min(asked_s, _MAX_RETRY_AFTER_S)
-        self._rests[target] = _Rest(now_s + rest_s, count, is_throttled)
 
 
 class NoHedge(StrEnum):

@@ -11,14 +11,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-
-class _Registered(NamedTuple):
-    lock: Any  # RLock is a function and has no type
-    in_child: Callable[[Any], None]
-
-
+_Registered = tuple[Any, Callable[[Any], None]]  # an RLock, which is a function and has no type; and `in_child`
 _registered: "weakref.WeakKeyDictionary[object, _Registered]" = weakref.WeakKeyDictionary()
 _forking = threading.Lock()
 _held: list[tuple[object, _Registered]] = []
@@ -26,30 +21,28 @@ _held: list[tuple[object, _Registered]] = []
 
 def register_for_forks(owner: object, lock: Any, in_child: Callable[[Any], None]) -> None:  # noqa: ANN401  # an RLock
     """Hold the lock of `owner` during each fork, and call `in_child(owner)` in the child before it is released."""
-    _registered[owner] = _Registered(lock, in_child)
+    _registered[owner] = (lock, in_child)
 
 
 def _before() -> None:
     _forking.acquire()
     _held[:] = _registered.items()
-    for _, registered in _held:
-        registered.lock.acquire()
+    for _, (lock, _) in _held:
+        lock.acquire()
 
 
 def _after(*, is_child: bool) -> None:
-    for owner, registered in _held:
+    for owner, (lock, in_child) in _held:
         if is_child:
-            registered.in_child(owner)
-        registered.lock.release()
+            in_child(owner)
+        lock.release()
     _held.clear()
     _forking.release()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before,
-        after_in_parent=lambda: _after(is_child=False),
-        after_in_child=lambda: _after(is_child=True),
+        before=_before, after_in_parent=lambda: _after(is_child=False), after_in_child=lambda: _after(is_child=True)
     )
 
 

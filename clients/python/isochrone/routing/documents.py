@@ -16,7 +16,6 @@ from isochrone_wire.durations import MINUTE_US, SECOND_US
 from isochrone_wire.model import Slo
 from isochrone_wire.routes import SCHEMA, Hedge, Provenance, RouteEntry, RouteState, RouteTable
 
-_MAX_HEDGE_US = 60 * SECOND_US
 _NOT_READ = {
     "slo": Slo(),
     "window": Window(from_at=0, until_at=0),
@@ -170,4 +169,4 @@ _ENTRY: Mapping[str, Callable[[Any], Any]] = {
     "base_url": _http_url,
     "credential_ref": _optional(_text),
 }
-_HEDGE: Mapping[str, Callable[[Any], Any]] = {"target": _text, "delay_us": _optional(_up_to(_MAX_HEDGE_US))}
+_HEDGE: Mapping[str, Callable[[Any], Any]] = {"target": _text, "delay_us": _optional(_up_to(60 * SECOND_US))}

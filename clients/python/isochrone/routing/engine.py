@@ -14,7 +14,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any
 
 import httpcore
@@ -42,7 +41,6 @@ _RETRIABLE = (
 )
 # Of a response that is read ahead; the caller gets a larger one as it comes.
 _MOST_HELD_BYTES = 4 << 20
-_NO_CAPACITY = "no member of the route has capacity"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +183,7 @@ class Engine:
             self._routes.failed(entry.target)
             return Attempt(entry, error=error, is_failed=True)
         if response.status == _THROTTLED:
-            self._routes.throttled(entry.target, retry_after_s(response.headers))
+            self._routes.failed(entry.target, is_throttled=True, retry_after_s=retry_after_s(response.headers))
             return Attempt(entry, response, is_failed=True)
         if _is_failure(response, entry):
             self._routes.failed(entry.target)
@@ -237,26 +235,29 @@ def _addressed(outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry, 
 
 async def _read_ahead(response: Incoming, request: ProviderRequest, entry: RouteEntry) -> Attempt:
     """Read a stream up to its first content, and any other answer to its end; a failure before is the attempt's."""
-    is_stream = _is_event_stream(response.headers)
+    # Events are read only as they are: a compressed stream, which no request asks for, is for the caller to read.
+    is_plain = _header(response.headers, b"content-encoding") in (b"", b"identity")
+    is_stream = is_plain and _header(response.headers, b"content-type").startswith(b"text/event-stream")
     if response.status >= _FIRST_REFUSAL:  # the caller's own error
         return Attempt(entry, response)
-    judges = partial(_may_judge, response.headers, is_stream)
+    # Another answer may be the body of an error while it is small.
+    judged = UNFRAMED_BYTES if is_plain else -1
+    most = _MOST_HELD_BYTES if is_stream or not request.is_streamed else UNFRAMED_BYTES
     finder, held, size = FirstContent(request.dialect), list[bytes](), 0
     progress, is_ended = Progress.WAITING, True
     try:
         async for data in response.rest:
             held.append(data)
             size += len(data)
-            if judges(size):
+            if is_stream or size <= judged:
                 progress = finder.receive(data)
-            most = _MOST_HELD_BYTES if is_stream or not request.is_streamed else UNFRAMED_BYTES
             if progress is not Progress.WAITING or size > most:
                 is_ended = False
                 break
     except _RETRIABLE as error:
         await response.aclose()
         return Attempt(entry, error=error, is_failed=True)
-    if is_ended and judges(size):
+    if is_ended and (is_stream or size <= judged):
         progress = finder.end()
     is_failed = progress is Progress.FAILED or (is_stream and progress is Progress.WAITING and is_ended)
     return Attempt(entry, replace(response, held=tuple(held)), is_failed=is_failed)
@@ -312,20 +313,6 @@ def retry_after_s(headers: Headers) -> float | None:
         return None
 
 
-def _may_judge(headers: Headers, is_stream: bool, size: int) -> bool:  # noqa: FBT001  # bound by `partial`
-    """True for a stream, and for another answer of so many bytes while it may be the body of an error."""
-    return is_stream or (_is_plain(headers) and size <= UNFRAMED_BYTES)
-
-
-def _is_plain(headers: Headers) -> bool:
-    return _header(headers, b"content-encoding") in (b"", b"identity")
-
-
-def _is_event_stream(headers: Headers) -> bool:
-    """True if events can be read; a compressed stream, which no request asks for, is for the caller to read."""
-    return _is_plain(headers) and _header(headers, b"content-type").startswith(b"text/event-stream")
-
-
 def _header(headers: Headers, wanted: bytes) -> bytes:
     """The value in lower case, empty without one."""
     return next((value.strip().lower() for name, value in headers if name.lower() == wanted), b"")
@@ -333,7 +320,9 @@ def _header(headers: Headers, wanted: bytes) -> bytes:
 
 def _refusal(rest_s: float) -> Incoming:
     """A 429 in place of a request that no member may take; callers wait and try again."""
-    body = json.dumps({"error": {"message": _NO_CAPACITY, "type": "no_capacity", "code": "no_capacity"}}).encode()
+    body = json.dumps(
+        {"error": {"message": "no member of the route has capacity", "type": "no_capacity", "code": "no_capacity"}}
+    ).encode()
 
     headers = [
         (b"content-type", b"application/json"),

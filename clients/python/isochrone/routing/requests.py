@@ -26,7 +26,6 @@ _KEY_HEADERS = (
     *(b"openai-organization", b"openai-project"),
 )
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
-_TOOLS = ("tools", "functions", "mcp_servers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class ProviderRequest:
         """True if the model may call a tool, or if the request adds to a conversation that the provider keeps."""
         choice = self.document.get("tool_choice")
         forbidden = choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
-        has_tools = any(self.document.get(name) for name in _TOOLS)
+        has_tools = any(self.document.get(name) for name in ("tools", "functions", "mcp_servers"))
         return (has_tools and not forbidden) or bool(self.document.get("conversation"))
 
 
@@ -72,8 +71,12 @@ def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:
 
 
 def address(request: ProviderRequest, entry: RouteEntry) -> str:
-    """The URL of the request at a member."""
-    return endpoint_url(_ascii(entry.base_url), request.endpoint)
+    """The URL of the request at a member: a host in other letters in punycode, such a path in percent codes."""
+    base, parts = entry.base_url, urlsplit(entry.base_url)
+    if not base.isascii():
+        netloc, path = parts.netloc.encode("idna").decode(), quote(parts.path, safe="/%")
+        base = urlunsplit(parts._replace(netloc=netloc, path=path))
+    return endpoint_url(base, request.endpoint)
 
 
 def body(request: ProviderRequest, entry: RouteEntry) -> bytes:
@@ -100,14 +103,6 @@ def headers(
         bearer = (b"authorization", f"Bearer {key}".encode())
         own.append((b"x-api-key", key.encode()) if entry.dialect == "anthropic" else bearer)
     return [*own, *kept]
-
-
-def _ascii(url: str) -> str:
-    """The URL as it is sent: a host in other letters in punycode, such a path in percent codes."""
-    if url.isascii():
-        return url
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.encode("idna").decode(), path=quote(parts.path, safe="/%")))
 
 
 class Progress(Enum):

@@ -18,17 +18,13 @@ from urllib.parse import urlsplit
 import httpcore
 
 from isochrone.routing import background, table_file
-from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, choice, order
+from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, order
 from isochrone.routing.background import BackgroundLoop
 from isochrone.routing.subscription import CollectorClock, Subscription
 from isochrone_common.route_consumer import FollowedTables, key_variable
-from isochrone_wire.routes import RouteEntry, RouteTable
+from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
 
 DEFAULT_CACHE_FOLDER = Path("~/.cache/isochrone")
-_FIRST_TABLES_S = 2.0
-# The tables of a region arrive together.
-_OTHER_TABLES_S = 0.1
-_POLL_S = 0.01
 _LOOK_AGAIN_S = 20.0
 
 _Watcher = Callable[[RouteTable | None], None]
@@ -126,7 +122,12 @@ class Routes:
             return None
         entries = tuple(entry for entry in table.entries if entry.target not in without)
         chosen = self.order(table, entries)
-        return choice(table, chosen[0]) if chosen else None
+        if not chosen:
+            return None
+        names = ("target", "provider", "model", "dialect", "base_url", "credential_ref")
+        endpoint = {name: getattr(chosen[0], name) for name in names}
+        is_static = table.state is RouteState.INSUFFICIENT_DATA
+        return Choice(route=table.route, generation=table.generation, is_static=is_static, **endpoint)
 
     def wait(self, timeout_s: float = 5.0) -> bool:
         """Wait for the first table; return whether there is one."""
@@ -166,8 +167,10 @@ class Routes:
             known, now_at = self._tables.routes.get(route), self._clock.now_at()
             if known is None:
                 return None
-            if known.is_expired(now_at):
-                self._look_for_removed()
+            # The stream does not say if the plan still has the route.
+            if known.is_expired(now_at) and self._subscription and time.monotonic() >= self._next_look_s:
+                self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+                self.background.submit(self._forget_removed(self._subscription))
             tables = self._tables.at(now_at)
         return next((table for table in tables if table.route == route), None)
 
@@ -175,7 +178,7 @@ class Routes:
         """As `table`; shortly after the start, wait for the tables that are on their way."""
         table = self.table(route)
         while table is None and time.monotonic() < self._all_tables_s:
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.01)
             table = self.table(route)
         return table
 
@@ -211,15 +214,11 @@ class Routes:
         if self._on_event is not None:
             self._on_event(event)
 
-    def throttled(self, target: str, retry_after_s: float | None) -> None:
-        """Note a 429 of a member."""
+    def failed(self, target: str, *, is_throttled: bool = False, retry_after_s: float | None = None) -> None:
+        """Note a failure of a member, or a 429."""
+        now_s, draw = time.monotonic(), random.random()  # noqa: S311  # no secret
         with self._lock:
-            self.cooldowns.throttle(target, retry_after_s=retry_after_s, now_s=time.monotonic(), draw=random.random())  # noqa: S311  # no secret
-
-    def failed(self, target: str) -> None:
-        """Note a failure of a member."""
-        with self._lock:
-            self.cooldowns.fail(target, now_s=time.monotonic(), draw=random.random())  # noqa: S311  # no secret
+            self.cooldowns.fail(target, is_throttled=is_throttled, retry_after_s=retry_after_s, now_s=now_s, draw=draw)
 
     def succeeded(self, target: str) -> None:
         """Note a response of a member."""
@@ -255,7 +254,7 @@ class Routes:
             self._following_pid = os.getpid()
             if not self._is_loaded:
                 self._load()
-            self._all_tables_s = time.monotonic() + _FIRST_TABLES_S
+            self._all_tables_s = time.monotonic() + 2.0
             self._has_news = asyncio.Event()
         self._subscription = Subscription(
             self.new_background_pool(),
@@ -270,12 +269,6 @@ class Routes:
         if self._cache is not None:
             self._following.append(self.background.submit(self._keep(self._cache, self._has_news)))
 
-    def _look_for_removed(self) -> None:
-        """Ask at intervals if the plan still has a route whose table has expired; the stream does not say so."""
-        if self._subscription is not None and time.monotonic() >= self._next_look_s:
-            self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
-            self.background.submit(self._forget_removed(self._subscription))
-
     async def _forget_removed(self, subscription: Subscription) -> None:
         planned = await subscription.planned_routes()
         if planned is not None:
@@ -289,12 +282,12 @@ class Routes:
         if self._cache is None:
             return
         with suppress(OSError):
-            kept = table_file.load(self._cache)
-            self._tables.endpoints |= {entry.target: entry for entry in kept.entries}
-            for text, table in kept.tables.items():
+            tables, entries = table_file.load(self._cache)
+            self._tables.endpoints |= {entry.target: entry for entry in entries}
+            for text, table in tables.items():
                 self._texts[table.route] = text
                 self._tables.receive(table)
-            if kept.tables:
+            if tables:
                 self._arrived.set()
 
     def _receive(self, table: RouteTable, text: str) -> None:
@@ -305,7 +298,8 @@ class Routes:
         self.count("tables")
         self._has_news.set()
         if not self._arrived.is_set():
-            self._all_tables_s = min(self._all_tables_s, time.monotonic() + _OTHER_TABLES_S)
+            # The tables of a region arrive together.
+            self._all_tables_s = min(self._all_tables_s, time.monotonic() + 0.1)
         self._arrived.set()
         for watcher in watchers:
             watcher(table)

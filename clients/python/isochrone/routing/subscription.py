@@ -25,7 +25,6 @@ _TOLERANCE_US = 2 * SECOND_US
 _STEADY = getattr(time, "CLOCK_BOOTTIME", None)
 _TIMEOUT = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 25.0}
 _OK = 200
-_MAX_DELAY_S = 30.0
 _MOST_REFUSAL_BYTES = 500
 log = logging.getLogger("isochrone.routing")
 OnTable = Callable[[RouteTable, str], None]
@@ -109,7 +108,7 @@ class Subscription:
                 self._count("disconnected")
                 self._report(f"no stream of {self._url}: {type(error).__name__} {error}")
             self._failures += 1
-            await asyncio.sleep(min(_MAX_DELAY_S, 2.0 ** (self._failures - 1)) * random.uniform(0.5, 1.5))  # noqa: S311  # no secret
+            await asyncio.sleep(min(30.0, 2.0 ** (self._failures - 1)) * random.uniform(0.5, 1.5))  # noqa: S311  # no secret
 
     async def planned_routes(self) -> frozenset[str] | None:
         """Return the routes of the plan in force; `None` if the collector cannot be asked, or has no plan."""

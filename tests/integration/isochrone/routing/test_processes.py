@@ -68,7 +68,7 @@ def test_a_route_that_leaves_the_plan_is_forgotten(world: World, monkeypatch: py
     assert voice is not None
     assert voice.is_static
     (kept,) = world.cache.glob("tables-*.json")
-    eventually(PATIENCE, lambda: [one.route for one in table_file.load(kept).tables.values()] == ["voice"], "the file")
+    eventually(PATIENCE, lambda: [one.route for one in table_file.load(kept)[0].values()] == ["voice"], "the file")
 
 
 def test_a_fork_while_a_thread_is_busy(world: World) -> None:
