@@ -6,7 +6,7 @@ from isochrone_client.errors import ClientError, InsufficientError, NoSamplesErr
 from isochrone_client.names import Names
 from isochrone_client.pages.fleet import require_targets
 from isochrone_wire.answers import Absence
-from isochrone_wire.fleet import ELSEWHERE, TargetList, VantageList, absences, absences_besides
+from isochrone_wire.fleet import ELSEWHERE, VantageList, absences, absences_besides
 
 _MAX_NAMED = 3
 
@@ -28,21 +28,16 @@ def explain(
         return better
     except ClientError:
         return error
-    missing = error.missing or _missing(error, regions, plan, fleet)
+    missing = error.missing
+    if not missing and error.besides:
+        missing = absences_besides(error.besides, fleet.vantages, error.window, baseline=plan.baseline)
+    elif not missing:
+        names = Names.of(plan, fleet)
+        missing = absences(map(names.region, regions or names.regions), fleet.vantages, error.window)
     if not missing:
         return error
     hint = _hint(missing[0], fleet, collector) or error.hint
     return InsufficientError("; ".join([str(error), *_sentences(missing)]), hint=hint)
-
-
-def _missing(
-    error: NoSamplesError, regions: tuple[str, ...], plan: TargetList, fleet: VantageList
-) -> tuple[Absence, ...]:
-    if error.besides:
-        return absences_besides(error.besides, fleet.vantages, error.window, baseline=plan.baseline)
-    known = tuple(dict.fromkeys(filter(None, (plan.baseline, *(one.region for one in fleet.vantages)))))
-    names = Names(regions=known, targets=plan.targets)
-    return absences(map(names.region, regions or known), fleet.vantages, error.window)
 
 
 def _sentences(missing: tuple[Absence, ...]) -> list[str]:

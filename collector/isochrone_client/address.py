@@ -58,7 +58,7 @@ def resolve_collector(
         collector, identity = context.collector, identity or context.identity
     # Without a name it is that of a context with this address, else the one that `isochrone join` writes.
     same = (one.identity for one in configured.contexts.values() if one.collector == collector)
-    path = identity or next(filter(None, same), default_identity_path(environment))
+    path = identity or next(filter(None, same), configuration.folder(environment) / identity_file.FILE_NAME)
     named = _read(identity) if identity else None
     default = None if named or not path.exists() else _read(path)
     try:
@@ -79,11 +79,6 @@ def resolve_collector(
             f"`ssh -L ./{_SOCKET}:FOLDER/{_SOCKET} {address.host}` and use unix:{_SOCKET}",
         )
     return Collector(address, selected, path if selected else None)
-
-
-def default_identity_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """The file that `isochrone join` writes by default."""
-    return configuration.folder(environment) / identity_file.FILE_NAME
 
 
 def _read(path: Path) -> Identity:

@@ -5,12 +5,11 @@ with ReadClient("127.0.0.1:4680") as client:
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from operator import itemgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -50,12 +49,11 @@ CONNECT_TIMEOUT_US = 3 * SECOND_US
 ANSWER_TIMEOUT_US = 30 * SECOND_US
 # A stream of events has a heartbeat at least every ten seconds.
 _HEARTBEAT_TIMEOUT_US = 25 * SECOND_US
-_MAX_EVENT_BYTES = 64 << 20
 # More samples come as an export, line by line.
 _MAX_SAMPLES_PER_DOCUMENT = 1_000
 _INSTANT_HEADERS = {"answered_at": "X-Isochrone-Answered-At", "stale_since_at": "X-Isochrone-Stale-Since"}
 
-Parameters = Iterable[tuple[str, str]]
+Parameters = tuple[tuple[str, str], ...]
 Value = TypeVar("Value")
 
 
@@ -66,7 +64,7 @@ class ReadClient:
     looks up the existing names and repeats the call.
 
     Every method waits at most `timeout_us` microseconds for the answer, after `connect_timeout_us` for the connection.
-    All raise `RefusedError`, `AmbiguousError`, `AccessError`, `UnreachableError`, `SlowError` or `CollectorError`; the
+    All raise `RefusedError`, `UsageError`, `AccessError`, `UnreachableError`, `SlowError` or `CollectorError`; the
     constructor raises `AddressError`.
     """
 
@@ -85,9 +83,7 @@ class ReadClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -126,16 +122,16 @@ class ReadClient:
         """The newest `limit` samples of the selection, newest first."""
         if limit > _MAX_SAMPLES_PER_DOCUMENT:
             return tuple(sample for batch in self.export_samples(selection, newest=limit) for sample in batch)
-        return self._ask(fleet.SampleList, "/v1/samples", [*_selection(selection), ("limit", str(limit))]).samples[::-1]
+        return self._ask(fleet.SampleList, "/v1/samples", selection, limit=limit).samples[::-1]
 
     def get_sample(self, sample_id: str) -> "fleet.StoredSample":
         """The sample with this id."""
-        (found,) = self._ask(fleet.SampleList, "/v1/samples/{id}", [("id", sample_id)]).samples
+        (found,) = self._ask(fleet.SampleList, "/v1/samples/{id}", id=(sample_id,)).samples
         return found
 
     def get_leaderboard(self, selection: Selection, *, order: Order = Order.TTFT) -> "insights.Leaderboard":
         """Targets ranked within each region of the selection."""
-        return self._ask(insights.Leaderboard, "/v1/leaderboard", [*_selection(selection), ("by", order)])
+        return self._ask(insights.Leaderboard, "/v1/leaderboard", selection, by=order)
 
     def get_differentials(
         self,
@@ -147,13 +143,12 @@ class ReadClient:
         explain: bool = False,
     ) -> DifferentialList:
         """Each region of `against` (empty: every other one) minus `baseline`, per target; `explain` adds the phases."""
-        more = _given({"baseline": baseline, "metric": metric, "explain": "true" if explain else ""})
-        regions = (("against", region) for region in against)
-        return self._ask(DifferentialList, "/v1/diff", [*_selection(selection), *more, *regions])
+        asked = {"baseline": baseline, "metric": metric, "explain": explain and "true", "against": against}
+        return self._ask(DifferentialList, "/v1/diff", selection, **asked)
 
     def get_coverage(self, selection: Selection) -> "fleet.CoverageList":
         """Planned and recorded rounds of the selection, per vantage and target."""
-        return self._ask(fleet.CoverageList, "/v1/coverage", _selection(selection))
+        return self._ask(fleet.CoverageList, "/v1/coverage", selection)
 
     def list_vantages(self) -> "fleet.VantageList":
         """Every vantage known to the collector, with its status."""
@@ -161,11 +156,11 @@ class ReadClient:
 
     def get_spend(self, selection: Selection) -> "fleet.SpendList":
         """Today's spend (UTC) of each vantage of the selection, per provider; its window does not apply."""
-        return self._ask(fleet.SpendList, "/v1/spend", _names(selection))
+        return self._ask(fleet.SpendList, "/v1/spend", region=selection.regions, target=selection.targets)
 
     def get_region_costs(self, selection: Selection, *, metric: Metric = Metric.TTFT) -> "insights.RegionCostList":
         """The nearest region of each provider, and the latency that the other regions add."""
-        return self._ask(insights.RegionCostList, "/v1/region-costs", [*_selection(selection), ("metric", metric)])
+        return self._ask(insights.RegionCostList, "/v1/region-costs", selection, metric=metric)
 
     def get_latency_budgets(
         self,
@@ -179,12 +174,11 @@ class ReadClient:
     ) -> "insights.LatencyBudgetList":
         """Verdicts on the latency targets of `uses` (empty: all), per target and region; `by` "hour", per hour, too."""
         limits = {"answer": answer_tokens, "limit": _seconds(limit_us), "min-speed": min_tokens_per_second}
-        more = (*(("use", use) for use in uses), *_given({"by": by, **limits}))
-        return self._ask(insights.LatencyBudgetList, "/v1/slo", [*_selection(selection), *more])
+        return self._ask(insights.LatencyBudgetList, "/v1/slo", selection, use=uses, by=by, **limits)
 
     def get_tiers(self, selection: Selection) -> "insights.TierList":
         """Targets by price tier."""
-        return self._ask(insights.TierList, "/v1/tiers", _selection(selection))
+        return self._ask(insights.TierList, "/v1/tiers", selection)
 
     def get_series(
         self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0, limit_us: int = 0, bins: int = 0
@@ -193,45 +187,39 @@ class ReadClient:
         `limit_us` on the metric the goodput, too, and with `bins` the distribution of the values in at most so many.
         """
         more = {"metric": metric, "points": points, "limit": _seconds(limit_us), "bins": bins}
-        return self._ask(series.SeriesList, "/v1/series", [*_selection(selection), *_given(more)])
+        return self._ask(series.SeriesList, "/v1/series", selection, **more)
 
     def get_rate_limits(self, selection: Selection, *, points: int = 0) -> "insights.RateLimitList":
         """The rate limits in response headers, their history in at most `points` buckets (0: 24), and a forecast."""
-        return self._ask(
-            insights.RateLimitList, "/v1/rate-limits", [*_selection(selection), *_given({"points": points})]
-        )
+        return self._ask(insights.RateLimitList, "/v1/rate-limits", selection, points=points)
 
     def list_drift(self, selection: Selection) -> "insights.DriftList":
         """The lasting changes in the selection."""
-        return self._ask(insights.DriftList, "/v1/drift", _selection(selection))
+        return self._ask(insights.DriftList, "/v1/drift", selection)
 
     def list_incidents(self, window: Window, *, past: bool = False, incident_id: int = 0) -> "insights.IncidentList":
         """Open incidents, and with `past` those of the window that have recovered; or one of them by its id."""
         if incident_id:
-            name = operations.incident_name(incident_id)
-            return self._ask(insights.IncidentList, "/v1/incidents/{id}", [("id", name)])
-        return self._ask(
-            insights.IncidentList, "/v1/incidents", [*_span(window), *([("past", "true")] if past else [])]
-        )
+            return self._ask(insights.IncidentList, "/v1/incidents/{id}", id=operations.incident_name(incident_id))
+        return self._ask(insights.IncidentList, "/v1/incidents", window, past=past and "true")
 
     def list_alerts(self, window: Window) -> "insights.AlertList":
         """Alerts raised in the window, with their delivery."""
-        return self._ask(insights.AlertList, "/v1/alerts", _span(window))
+        return self._ask(insights.AlertList, "/v1/alerts", window)
 
     def simulate(self, selection: Selection, *, policies: tuple[str, ...] = ()) -> "insights.SimulationList":
         """The results of `policies` (empty: one of each kind) replayed on the recorded rounds."""
-        asked = (("policy", policy) for policy in policies)
-        return self._ask(insights.SimulationList, "/v1/simulations", [*_selection(selection), *asked])
+        return self._ask(insights.SimulationList, "/v1/simulations", selection, policy=policies)
 
     def follow_samples(self, selection: Selection, *, since_at: int = 0) -> "Iterator[fleet.SampleList]":
         """Samples received since `since_at` (0: now), in batches as they are stored, until the iterator is closed.
 
         The first batch comes at once; batches may be empty.
         """
-        since = [("since", rfc3339(since_at))] if since_at else []
-        for event in self._events("/v1/samples/watch", [*_names(selection), *since]):
-            if event is not None:
-                yield self._read(event, partial(read_fields, fleet.SampleList))
+        since = rfc3339(since_at) if since_at else ""
+        asked = _parameters(region=selection.regions, target=selection.targets, since=since)
+        events = self._events("/v1/samples/watch", asked)
+        yield from (self._read(event, partial(read_fields, fleet.SampleList)) for event in events if event is not None)
 
     def export_samples(
         self, selection: Selection, *, newest: int = 0, after: str = ""
@@ -239,7 +227,7 @@ class ReadClient:
         """Every sample of the selection in batches, oldest round first, without a limit on the total time; or the
         `newest` so many, newest first. `after` is the id of a sample: only those behind it.
         """
-        parameters = [*_selection(selection), *_given({"newest": newest, "after": after})]
+        parameters = _parameters(selection, newest=newest, after=after)
         rest = b""
         for piece in self._pieces("/v1/samples/export", parameters, self._timeout_us):
             *lines, rest = (rest + piece).split(b"\n")
@@ -249,7 +237,7 @@ class ReadClient:
 
     def get_tables(self, client_region: str, route: str = "") -> "routes.RegionTables":
         """The tables in force in a region, of one route or of all (empty name)."""
-        parameters = [("client_region", client_region), *_given({"route": route})]
+        parameters = _parameters(client_region=(client_region,), route=route)
         document, headers = self._document("/v1/routes/{client_region}", parameters)
         instants = {name: headers[header] for name, header in _INSTANT_HEADERS.items() if header in headers}
         return self._value(partial(from_json, routes.RegionTables), {**document, **instants})
@@ -283,40 +271,36 @@ class ReadClient:
         """Tables after the generation `after` as they are published, in order, until the iterator is closed; with 0,
         first all tables in force. Yields `None` from time to time between tables. Empty names: all regions, all routes.
         """
-        parameters = _given({"client_region": client_region, "route": route, "after": after})
+        parameters = _parameters(client_region=client_region, route=route, after=after)
         for event in self._events("/v1/routes/watch", parameters):
             yield None if event is None else self._read(event, partial(from_json, routes.RouteTable))
 
     def explain_route(self, client_region: str, route: str, *, generation: int = 0) -> "routes.Explanation":
         """The decision behind the table of a generation (0: the newest), step by step."""
-        path = "/v1/explain/{client_region}/{route}"
-        parameters = [("client_region", client_region), ("route", route), *_given({"generation": generation})]
-        return self._value(partial(from_json, routes.Explanation), self._document(path, parameters)[0])
+        parameters = _parameters(client_region=(client_region,), route=(route,), generation=generation)
+        document, _ = self._document("/v1/explain/{client_region}/{route}", parameters)
+        return self._value(partial(from_json, routes.Explanation), document)
 
     def list_route_events(self, selection: Selection, *, route: str = "") -> "routes.RouteEventList":
         """Switches, freezes and plans of the selection's window and regions, of one route or of all, newest first."""
-        regions = (("region", region) for region in selection.regions)
-        parameters = [*_span(selection.window), *regions, *_given({"route": route})]
-        return self._ask(routes.RouteEventList, "/v1/route-events", parameters)
+        window, regions = selection.window, selection.regions
+        return self._ask(routes.RouteEventList, "/v1/route-events", window, region=regions, route=route)
 
     def names(self) -> Names:
         """The known regions, the baseline first, and the targets of the plan in force."""
-        plan, seen = self.list_targets(), self.list_vantages()
-        regions = (plan.baseline, *sorted(vantage.region for vantage in seen.vantages))
-        return Names(regions=tuple(dict.fromkeys(filter(None, regions))), targets=plan.targets)
+        return Names.of(self.list_targets(), self.list_vantages())
 
-    def _ask(self, cls: type[Value], path: str, parameters: Parameters = ()) -> Value:
-        return self._value(partial(read_document, cls), self._document(path, parameters)[0])
+    def _ask(self, cls: type[Value], path: str, scope: Selection | Window | None = None, **values: object) -> Value:
+        document, _ = self._document(path, _parameters(scope, **values))
+        return self._value(partial(read_document, cls), document)
 
     def _document(self, path: str, parameters: Parameters) -> "tuple[Any, Message]":
-        parameters = tuple(parameters)
         try:
             return self._connections.ask(_url(path, parameters))
         except UnknownNameError as error:
             return self._connections.ask(_url(path, self._with_full_names(parameters, error)))
 
     def _pieces(self, path: str, parameters: Parameters, timeout_us: int) -> Iterator[bytes]:
-        parameters = tuple(parameters)
         try:
             # The collector rejects an unknown name before it sends anything, so no piece is repeated.
             yield from self._connections.stream(_url(path, parameters), timeout_us=timeout_us)
@@ -327,14 +311,14 @@ class ReadClient:
     def _events(self, path: str, parameters: Parameters) -> Iterator[bytes | None]:
         """Yield the data of events, and `None` at least as often as a heartbeat comes."""
         self.renew()  # such a command may run for years
-        decoder = SseDecoder(limit=_MAX_EVENT_BYTES)
+        decoder = SseDecoder(limit=64 << 20)
         for piece in self._pieces(path, parameters, max(self._timeout_us, _HEARTBEAT_TIMEOUT_US)):
             events = self._value(decoder.receive, piece)
             yield from (event.data for event in events)
             if not events:
                 yield None
 
-    def _with_full_names(self, parameters: tuple[tuple[str, str], ...], error: UnknownNameError) -> Parameters:
+    def _with_full_names(self, parameters: Parameters, error: UnknownNameError) -> Parameters:
         """Return the parameters of a refused request with full names. Raises the error if that changes nothing."""
         try:
             full = self.names().expand(parameters) if parameters else parameters
@@ -359,29 +343,22 @@ class ReadClient:
 
 
 def _url(path: str, parameters: Parameters) -> str:
-    parameters = tuple(parameters)
     parts = {name: quote(text, safe="") for name, text in parameters if f"{{{name}}}" in path}
     query = urlencode([(name, text) for name, text in parameters if name not in parts])
     return path.format(**parts) + (f"?{query}" if query else "")
 
 
-def _span(window: Window) -> Parameters:
-    return ("from", rfc3339(window.from_at)), ("until", rfc3339(window.until_at))
-
-
-def _names(selection: Selection) -> Parameters:
-    return (
-        *(("region", region) for region in selection.regions),
-        *(("target", target) for target in selection.targets),
-    )
-
-
-def _selection(selection: Selection) -> Parameters:
-    return *_span(selection.window), *_names(selection)
-
-
-def _given(values: Mapping[str, object]) -> Parameters:
-    return [(name, str(value)) for name, value in values.items() if value]
+def _parameters(scope: Selection | Window | None = None, **values: object) -> Parameters:
+    """The parameters of a selection or a window, and those that are not empty: each of a tuple, and any other value."""
+    window = scope.window if isinstance(scope, Selection) else scope
+    found: dict[str, object] = {}
+    if window is not None:
+        found = {"from": rfc3339(window.from_at), "until": rfc3339(window.until_at)}
+    if isinstance(scope, Selection):
+        found |= {"region": scope.regions, "target": scope.targets}
+    found |= values
+    parts = {name: of if isinstance(of, tuple) else (of,) if of else () for name, of in found.items()}
+    return tuple((name, str(one)) for name, several in parts.items() for one in several)
 
 
 def _seconds(us: int) -> str:

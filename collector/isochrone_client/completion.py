@@ -38,9 +38,8 @@ def targets(context: click.Context, _parameter: click.Parameter, incomplete: str
             known = client.list_targets().targets
     except (IsochroneError, ValueError):
         return []
-    return _beginning({target.name for target in known}, incomplete) or _beginning(
-        {target.model for target in known}, incomplete
-    )
+    names, models = {target.name for target in known}, {target.model for target in known}
+    return _beginning(names, incomplete) or _beginning(models, incomplete)
 
 
 def contexts(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -32,7 +32,6 @@ from isochrone_wire.text import did_you_mean
 
 FILE_NAME = "config.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_HEADING = "# Read and written by isochrone; see `isochrone context --help`.\n"
 _SECONDS = (0.1, 3600)
 
 
@@ -154,10 +153,15 @@ def parse(text: str) -> Configuration:
 
     document = tomllib.loads(text)
     _check_keys("", document, ("current", "defaults", "contexts"))
-    contexts = {
-        check_name(name): _context(name, _table(f"contexts.{name}", part))
-        for name, part in _table("contexts", document.get("contexts", {})).items()
-    }
+    contexts = {}
+    for name, content in _table("contexts", document.get("contexts", {})).items():
+        where = f"contexts.{check_name(name)}"
+        defaults = _defaults(where, part := _table(where, content), ("collector", "identity"))
+        collector, identity = (_text(f"{where}.{key}", part.get(key)) for key in ("collector", "identity"))
+        if collector is None:
+            raise ConfigurationError(f"{where} has no `collector`")
+        path = expand_home(identity) if identity else None
+        contexts[name] = Context(name=name, collector=collector, identity=path, defaults=defaults)
     found = Configuration(
         current=_text("current", document.get("current")),
         defaults=_defaults("defaults", _table("defaults", document.get("defaults", {})), ()),
@@ -176,22 +180,12 @@ def to_text(configuration: Configuration) -> str:
         identity = str(context.identity) if context.identity else None
         values = {"collector": context.collector, "identity": identity, **asdict(context.defaults)}
         sections[f"[contexts.{json.dumps(name)}]"] = values
-    parts = [_HEADING]
+    parts = ["# Read and written by isochrone; see `isochrone context --help`.\n"]
     for heading, values in sections.items():
         # TOML's basic strings have the escapes of JSON.
         lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
         parts += ["\n".join([*filter(None, [heading]), *lines, ""])] if lines else []
     return "\n".join(parts)
-
-
-def _context(name: str, part: Mapping[str, Any]) -> Context:
-    where = f"contexts.{name}"
-    defaults = _defaults(where, part, ("collector", "identity"))
-    collector, identity = (_text(f"{where}.{key}", part.get(key)) for key in ("collector", "identity"))
-    if collector is None:
-        raise ConfigurationError(f"{where} has no `collector`")
-    expanded = expand_home(identity) if identity else None
-    return Context(name=name, collector=collector, identity=expanded, defaults=defaults)
 
 
 def _defaults(where: str, part: Mapping[str, Any], more: tuple[str, ...]) -> Defaults:

@@ -21,10 +21,7 @@ from isochrone_common.local_socket import REFUSED_HINT
 from isochrone_common.trust import PLAIN, require_private, tls_context
 from isochrone_wire.durations import SECOND_US
 
-_PIECE_BYTES = 1 << 16
 _MAX_ANSWER_BYTES = 64 << 20
-_MAX_PROBLEM_BYTES = 1 << 20
-_PROBLEM = "urn:isochrone:problem:"
 _ASK_LESS = "use a shorter --window or a longer --timeout"
 
 # By the last part of the type of a problem.
@@ -42,7 +39,6 @@ _ERROR_OF: dict[str, tuple[type[errors.ClientError], str]] = {
     "resource-exhausted": (errors.CollectorError, "use a shorter --window or fewer --target"),
     "about:blank": (errors.CollectorError, "is it an Isochrone collector, and at least as new as this command?"),
 }
-_OTHER_PROBLEM = (errors.CollectorError, "see the collector's log")
 # Hints for other unknown names, by the start of the collector's message.
 _HINT_OF_UNKNOWN = {
     "unknown region ": "`isochrone vantages` lists them; a region becomes known when an agent starts there: "
@@ -133,17 +129,17 @@ class Connections:
             limit.cancel()
             if connection.sock is not None:
                 connection.sock.settimeout(max(self._timeout_s, timeout_us / SECOND_US))
-            while piece := response.read1(_PIECE_BYTES):
+            while piece := response.read1(1 << 16):
                 yield piece
 
     @contextmanager
     def _response(self, url: str) -> Iterator[tuple[HTTPResponse, HTTPConnection, _Limit]]:
         """Yield response, connection and the timer of the whole answer; the socket's begins again with each byte."""
-        with self._translated():
+        try:
             connection, response, limit = self._sent(url)
             try:
                 if response.status != HTTPStatus.OK:
-                    raise self._problem(response.status, response.read(_MAX_PROBLEM_BYTES))
+                    raise self._problem(response.status, response.read(1 << 20))
                 yield response, connection, limit
             finally:
                 limit.cancel()
@@ -152,17 +148,20 @@ class Connections:
                     self._idle.append(connection)
                 else:
                     connection.close()
+        except TimeoutError as error:
+            sentence = f"the collector at {self._address} did not answer in time"
+            raise errors.SlowError(sentence, hint=_ASK_LESS) from error
+        except (OSError, HTTPException) as error:
+            # A connection that was closed is a `BadStatusLine`, too.
+            if isinstance(error, BadStatusLine | LineTooLong) and not isinstance(error, ConnectionError):
+                raise self._foreign("it does not speak HTTP") from error
+            raise self._unreachable(error) from error
 
     def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            return self._sent_over(self._opened(), url)
-        try:
-            return self._sent_over(connection, url)
-        except ConnectionError:
-            # The collector has closed it, because it was idle.
-            return self._sent_over(self._opened(), url)
+        # None is idle, or the collector has closed the one that was.
+        with suppress(IndexError, ConnectionError):
+            return self._sent_over(self._idle.pop(), url)
+        return self._sent_over(self._opened(), url)
 
     def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
         limit = _Limit(self._timeout_s, connection)
@@ -206,21 +205,6 @@ class Connections:
             raise self._unreachable(error) from error
         return connection
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError as error:
-            raise errors.SlowError(
-                f"the collector at {self._address} did not answer in time", hint=_ASK_LESS
-            ) from error
-        except (BadStatusLine, LineTooLong) as error:
-            if isinstance(error, ConnectionError):
-                raise self._unreachable(error) from error
-            raise self._foreign("it does not speak HTTP") from error
-        except (OSError, HTTPException) as error:
-            raise self._unreachable(error) from error
-
     def _unreachable(self, error: Exception) -> errors.UnreachableError:
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
         if isinstance(error, HTTPException | TimeoutError):
@@ -235,10 +219,10 @@ class Connections:
     def _problem(self, status: int, body: bytes) -> errors.ClientError:
         try:
             problem = json.loads(body)
-            name, detail = str(problem["type"]).removeprefix(_PROBLEM), str(problem["detail"])
+            name, detail = str(problem["type"]).removeprefix("urn:isochrone:problem:"), str(problem["detail"])
         except (ValueError, LookupError, TypeError):
             return self._foreign(f"HTTP status {status}")
-        kind, hint = _ERROR_OF.get(name, _OTHER_PROBLEM)
+        kind, hint = _ERROR_OF.get(name, (errors.CollectorError, "see the collector's log"))
         if kind is errors.AccessError and self._is_anonymous:
             return errors.AccessError(
                 f"the collector at {self._address} requires TLS and a credential", hint=REFUSED_HINT

@@ -1,28 +1,5 @@
 """Errors between a reader and the collector, with the exit code of the command and the person who must act.
 
-    ClientError                1  base: a sentence, perhaps a hint
-    ├── UsageError             2  the reader: something that was written is wrong
-    │   ├── WindowError           ... the time range cannot be read
-    │   ├── AddressError          ... the collector's address is malformed, or has to be joined first
-    │   ├── RefusedError          ... a value of the request is not valid
-    │   │   ├── UnknownNameError  ... the collector does not know a target, region, route or use
-    │   │   └── NoTableError      ... it has no route table yet
-    │   ├── AmbiguousError        ... a short name has several meanings
-    │   ├── BaselineError         ... no region to compare with was named, and the plan has none
-    │   ├── ConfigurationError    ... the configuration file or a context's name is wrong
-    │   └── FieldError            ... --fields names a field that the answer does not have
-    ├── AccessError            1  the reader: access is refused, or the collector is not the one that was joined
-    ├── UnreachableError       3  the operator of the collector: nothing answers at the address
-    ├── InsufficientError      4  time, or the operators of the agents: too few data for an answer
-    │   └── NoSamplesError        ... none of a region, because nothing runs there
-    ├── StaticOrderError       4  the operator of the collector: an exported file has no table, only the static order
-    ├── SlowError              1  the reader: ask for less, or wait longer
-    ├── ClusterError           1  the operator of the Kubernetes cluster: its API server is away, or refuses a call
-    ├── FileError              1  the reader: the file to write exists, or cannot be written
-    ├── MissingExtraError      1  the reader: an extra has to be installed
-    ├── DemoError              1  the user of the demo: a part of it did not start, or its folder is in use
-    └── CollectorError         1  the operator of the collector: it failed, or has another version
-
 An `InsufficientError` is raised after the answer has been printed: a note with exit code 0, or 4 with --exit-code.
 """
 
@@ -31,17 +8,13 @@ from isochrone_wire.errors import IsochroneError
 
 
 class ClientError(IsochroneError):
-    """Root of the tree."""
+    """Root of the tree; the exit code is 1 unless a class has another one."""
 
 
 class UsageError(ClientError):
-    """Something that the reader wrote is wrong."""
+    """Something that the reader wrote is wrong. The reader acts, also on the errors derived from this one."""
 
     exit_code = 2
-
-
-class WindowError(UsageError):
-    """A time range that cannot be read."""
 
 
 class AddressError(UsageError):
@@ -49,7 +22,7 @@ class AddressError(UsageError):
 
 
 class AccessError(ClientError):
-    """Access is refused, or the collector is not the one that was joined."""
+    """Access is refused, or the collector is not the one that was joined. The reader acts."""
 
 
 class RefusedError(UsageError):
@@ -64,10 +37,6 @@ class NoTableError(RefusedError):
     """The collector has no route table yet: it lacks samples, or a plan with routes."""
 
 
-class AmbiguousError(UsageError):
-    """A short name that fits several regions or targets."""
-
-
 class BaselineError(UsageError):
     """The region to compare with is missing."""
 
@@ -76,18 +45,14 @@ class ConfigurationError(UsageError):
     """The configuration file, or the name of a context, is wrong."""
 
 
-class FieldError(UsageError):
-    """A field that the answer does not have."""
-
-
 class UnreachableError(ClientError):
-    """Nothing answers at the collector's address."""
+    """Nothing answers at the collector's address. Its operator acts."""
 
     exit_code = 3
 
 
 class InsufficientError(ClientError):
-    """The data are too few for an answer, or the answer is undecided."""
+    """The data are too few for an answer, or the answer is undecided: time helps, or the operators of the agents."""
 
     exit_code = 4
 
@@ -114,29 +79,29 @@ class NoSamplesError(InsufficientError):
 
 
 class StaticOrderError(ClientError):
-    """An exported file has the static order of a route, because no table may be used."""
+    """An exported file has the static order of a route, because no table may be used. The collector's operator acts."""
 
     exit_code = 4
 
 
 class SlowError(ClientError):
-    """The collector did not answer in time."""
+    """The collector did not answer in time. The reader asks for less, or waits longer."""
 
 
 class FileError(ClientError):
-    """A file to write exists, or cannot be written."""
+    """A file to write exists, or cannot be written. The reader acts."""
 
 
 class ClusterError(ClientError):
-    """The API server of a Kubernetes cluster does not answer, or refuses a call."""
+    """The API server of a Kubernetes cluster does not answer, or refuses a call. The cluster's operator acts."""
 
 
 class MissingExtraError(ClientError):
-    """A package that the command needs is not installed."""
+    """A package that the command needs is not installed. The reader acts."""
 
 
 class CollectorError(ClientError):
-    """The collector failed, or has a version that this client does not know."""
+    """The collector failed, or has a version that this client does not know. Its operator acts."""
 
 
 class DemoError(ClientError):

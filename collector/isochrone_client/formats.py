@@ -13,7 +13,6 @@ from isochrone_wire.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from isochrone_wire.json_format import minute, rfc3339
 
 UNKNOWN = "–"  # noqa: RUF001  # an en dash: a hyphen would read as a minus
-_DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
 _TOO_LONG = 1e8
 _CENT = 0.01
 _BARS = "▁▂▃▄▅▆▇█"
@@ -23,8 +22,6 @@ _WHOLE_PERCENT = 99.95
 _AGE_UNITS = ((MINUTE_US, SECOND_US, "s"), (HOUR_US, MINUTE_US, "min"), (2 * DAY_US, HOUR_US, "h"))
 _SPAN_UNITS = ((DAY_US, "d"), (HOUR_US, "h"), (MINUTE_US, "min"), (SECOND_US, "s"))
 _US_PER_MS = 1000.0
-# Units of the wire that people read in a larger one: its name and its size.
-_DISPLAY_UNITS = {"us": ("ms", _US_PER_MS)}
 
 
 def number(value: float | None, *, signed: bool = False, decimals: int | None = None) -> str:
@@ -40,11 +37,8 @@ def number(value: float | None, *, signed: bool = False, decimals: int | None = 
 
 def fitting_decimals(value: float) -> int:
     """The number of decimals for a number of this size."""
-    if value:
-        for places, limit in _DECIMALS_BELOW:
-            if round(abs(value), places) < limit:
-                return places
-    return 0
+    fitting = (places for places, limit in ((2, 1.0), (1, 10.0)) if round(abs(value), places) < limit)
+    return next(fitting, 0) if value else 0
 
 
 def milliseconds(us: float | None) -> float | None:
@@ -54,12 +48,12 @@ def milliseconds(us: float | None) -> float | None:
 
 def display_unit(unit: str) -> str:
     """The unit in which people read a quantity of the wire's `unit`: `ms` for `us`, otherwise the same."""
-    return _DISPLAY_UNITS[unit][0] if unit in _DISPLAY_UNITS else unit
+    return "ms" if unit == "us" else unit
 
 
 def display_unit_size(unit: str) -> float:
     """The number of `unit` in one display unit: 1000 for `us`, otherwise 1."""
-    return _DISPLAY_UNITS[unit][1] if unit in _DISPLAY_UNITS else 1.0
+    return _US_PER_MS if unit == "us" else 1.0
 
 
 def displayed(value: float | None, unit: str) -> float | None:
@@ -70,14 +64,6 @@ def displayed(value: float | None, unit: str) -> float | None:
 def share(part: int, whole: int) -> str:
     """`part` of `whole` in per cent, rounded down, so that 100.0 means all of it; `UNKNOWN` if `whole` is 0."""
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole > 0 else UNKNOWN
-
-
-def _size_decimals(values: Sequence[float]) -> int:
-    return fitting_decimals(max((abs(value) for value in values), default=0.0))
-
-
-def _percent_decimals(values: Sequence[float]) -> int:
-    return 0 if any(abs(value) >= _WHOLE_PERCENT for value in values) else 1
 
 
 def _dollar_decimals(values: Sequence[float]) -> int:
@@ -99,7 +85,7 @@ class Amount:
     values: tuple[float | None, ...]
     pattern: str = "{}"
     signed: int = 0
-    rule: Callable[[Sequence[float]], int] = _size_decimals
+    rule: Callable[[Sequence[float]], int] = lambda values: fitting_decimals(max(map(abs, values), default=0.0))
 
     @property
     def known(self) -> tuple[float, ...]:
@@ -131,6 +117,11 @@ def amount(value: float | None, *, signed: bool = False) -> Amount:
     return Amount((value,), signed=int(signed))
 
 
+def amount_ms(us: float | None, *, signed: bool = False) -> Amount:
+    """Microseconds in milliseconds."""
+    return amount(milliseconds(us), signed=signed)
+
+
 def amount_interval(low: float | None, high: float | None, *, signed: bool = False) -> Amount:
     """`low … high`."""
     return Amount((low, high), "{} … {}", signed=2 * signed)
@@ -138,7 +129,7 @@ def amount_interval(low: float | None, high: float | None, *, signed: bool = Fal
 
 def amount_percent(value: float | None) -> Amount:
     """A signed percentage with one decimal, none if the column reaches 100 %; the heading has the unit."""
-    return Amount((value,), signed=1, rule=_percent_decimals)
+    return Amount((value,), signed=1, rule=lambda values: int(all(abs(one) < _WHOLE_PERCENT for one in values)))
 
 
 def amount_dollars(usd: float | None) -> Amount:
@@ -167,18 +158,13 @@ def age(at: int | None, *, now_at: int) -> str:
     if at is None:
         return UNKNOWN
     us = max(0, now_at - at)
-    for limit_us, unit_us, unit in _AGE_UNITS:
-        if us < limit_us:
-            return f"{us // unit_us} {unit}"
-    return f"{us // DAY_US} d"
+    return next((f"{us // size} {unit}" for limit, size, unit in _AGE_UNITS if us < limit), f"{us // DAY_US} d")
 
 
 def span(us: int) -> str:
     """A configured duration in the largest unit that divides it: `90 s`, `5 min`, `1 h`."""
-    for unit_us, unit in _SPAN_UNITS:
-        if us and us % unit_us == 0:
-            return f"{us // unit_us} {unit}"
-    return f"{number(milliseconds(us))} ms"
+    whole = (f"{us // unit_us} {unit}" for unit_us, unit in _SPAN_UNITS if us and us % unit_us == 0)
+    return next(whole, f"{number(milliseconds(us))} ms")
 
 
 def moment(at: int, *, now_at: int) -> str:

@@ -34,6 +34,7 @@ from isochrone_client.window import now_at, parse_window
 from isochrone_wire import __version__
 from isochrone_wire.answers import Metric, Order, Selection
 from isochrone_wire.durations import SECOND_US
+from isochrone_wire.errors import IsochroneError
 from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.queries.windows import EXAMPLES
 
@@ -281,7 +282,7 @@ class Questions:
         return Answer(text="\n".join(filter(None, texts)) or none, document=document)
 
 
-def described(error: ClientError, *, prefix: str = "") -> str:
+def described(error: IsochroneError, *, prefix: str = "") -> str:
     """The sentence of an error and its hint, on a line each."""
     return "\n".join([f"{prefix}{error}", *([f"hint: {error.hint}"] if error.hint else ())])
 
@@ -307,42 +308,31 @@ class Document(TypedDict):
     rows: list[dict[str, Any]]
 
 
-def make_server(questions: Questions) -> MCPServer:
-    """A server whose tools are the questions."""
-    ranked = (questions.leaderboard, questions.diff, questions.routes)
-    tools = [_tool(question) for question in (*ranked, questions.explain, questions.incidents, questions.estimate)]
-    return MCPServer("isochrone", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
-
-
 def serve(questions: Questions) -> None:
     """Answer until standard input ends."""
-    make_server(questions).run("stdio")
+    ranked = (questions.leaderboard, questions.diff, questions.routes)
+    tools = [_tool(question) for question in (*ranked, questions.explain, questions.incidents, questions.estimate)]
+    server = MCPServer("isochrone", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
+    server.run("stdio")
 
 
 def _tool(question: Callable[..., Answer]) -> Tool:
     """The tool of a question. An input that it does not have is an error: the SDK would ignore a misspelt one."""
-    tool = Tool.from_function(
-        _asked(question), description=inspect.getdoc(question), annotations=_READ_ONLY, structured_output=True
-    )
-    inputs = tool.fn_metadata.arg_model
-    inputs.model_config["extra"] = "forbid"
-    inputs.model_rebuild(force=True)
-    tool.parameters = inputs.model_json_schema()
-    return tool
-
-
-def _asked(question: Callable[..., Answer]) -> Callable[..., CallToolResult]:
-    """The question with the result and the errors of a tool."""
 
     @wraps(question)
     def ask(**inputs: Any) -> CallToolResult:  # noqa: ANN401  # any question's
         try:
             answer = question(**inputs)
-        except ClientError as error:
+        except IsochroneError as error:
             raise ToolError(described(error)) from error
         text = TextContent(type="text", text=answer.text)
         return CallToolResult(content=[text], structured_content=answer.document)
 
     signature = inspect.signature(question, eval_str=True)
     ask.__signature__ = signature.replace(return_annotation=Annotated[CallToolResult, Document])  # type: ignore[attr-defined]  # inspect reads it
-    return ask
+    tool = Tool.from_function(ask, description=inspect.getdoc(question), annotations=_READ_ONLY, structured_output=True)
+    inputs = tool.fn_metadata.arg_model
+    inputs.model_config["extra"] = "forbid"
+    inputs.model_rebuild(force=True)
+    tool.parameters = inputs.model_json_schema()
+    return tool

@@ -6,15 +6,15 @@ The file loads nothing, and runs no script but the page's. Without scripts it sh
 import base64
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from html import escape
 from importlib import resources
-from pathlib import PurePosixPath
 from typing import Any
 
-from isochrone_client.formats import displayed, number
-from isochrone_client.pages.matrix import Cell, Matrix, note_of, unit_of
+from isochrone_client.formats import display_unit, displayed, number
+from isochrone_client.pages.matrix import Cell, Matrix, note_of
 from isochrone_client.render.page import Page
 from isochrone_client.report import METHOD, Report
 from isochrone_wire.answers import Decision
@@ -23,7 +23,6 @@ from isochrone_wire.json_format import rfc3339
 _FILES = resources.files("isochrone_common") / "page"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (\w+))", re.MULTILINE)
-_STRONGER = (20.0, 50.0)
 _TONES = {"green": "good", "red": "bad", "yellow": "warn", "dim": "provider"}
 _KEY = (
     ("better1", "faster by less than 20 %"),
@@ -47,6 +46,12 @@ def render_html(report: Report) -> str:
         f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+    verdict = "".join(f'<p class="summary">{escape(sentence)}</p>' for sentence in report.verdict if sentence)
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts)
+    heading = f"<h1>{escape(report.title)}</h1>"
+    summary = (
+        f'<section class="report" aria-label="summary">{heading}{verdict}<dl class="facts">{facts}</dl></section>\n'
+    )
     document = (_FILES / "index.html").read_text()
     parts = {
         '<link rel="icon" href="FOLDER/icon.svg" type="image/svg+xml">': '<link rel="icon" href="data:,">',
@@ -61,7 +66,7 @@ def render_html(report: Report) -> str:
         "<title>Isochrone</title>": (
             f'<meta name="referrer" content="no-referrer">\n<title>{escape(report.title)}</title>'
         ),
-        '<main id="view"': f'{_summary(report)}<main id="view"',
+        '<main id="view"': f'{summary}<main id="view"',
         '<footer id="footer">': f'{_tables(report)}<footer id="footer">',
     }
     for before, after in parts.items():
@@ -77,7 +82,7 @@ def _modules(name: str, done: set[str]) -> Iterator[str]:
     text = (_FILES / name).read_text()
 
     def found(path: str) -> str:
-        return _normal(PurePosixPath(name).parent / path)
+        return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
 
     for _, path in _IMPORT.findall(text):
         if found(path) not in done:
@@ -88,13 +93,6 @@ def _modules(name: str, done: set[str]) -> Iterator[str]:
     yield f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(_EXPORT.findall(text))} }};\n}})();\n"
 
 
-def _normal(path: PurePosixPath) -> str:
-    parts: list[str] = []
-    for part in path.parts:
-        parts = parts[:-1] if part == ".." else [*parts, part]
-    return "/".join(parts)
-
-
 def _variable(name: str) -> str:
     return f"${re.sub(r'[^a-z]', '_', name)}"
 
@@ -103,58 +101,48 @@ def _hashed(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _summary(report: Report) -> str:
-    verdict = "".join(f'<p class="summary">{escape(sentence)}</p>' for sentence in report.verdict if sentence)
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts)
-    return (
-        f'<section class="report" aria-label="summary"><h1>{escape(report.title)}</h1>{verdict}'
-        f'<dl class="facts">{facts}</dl></section>\n'
-    )
-
-
 def _static_matrix(matrix: Matrix, report: Report) -> str:
     if not matrix.targets:
         return ""
     columns = (matrix.baseline, *matrix.regions)
+
+    def named(target: str) -> str:
+        head, slash, model = target.partition("/")
+        provider = f'<span class="provider">{escape(head)}/</span><wbr>' if slash else ""
+        return f"{provider}<b>{escape(model or head)}</b>"
+
     heads = "".join(
         f'<th scope="col">{escape(region)}{"<small>baseline</small>" if region == matrix.baseline else ""}</th>'
         for region in columns
     )
     rows = "".join(
-        f'<tr><th scope="row">{_name(target)}</th>'
+        f'<tr><th scope="row">{named(target)}</th>'
         + "".join(_cell(matrix.cell(target, region), matrix, report) for region in columns)
         + "</tr>"
         for target in matrix.targets
     )
     key = "".join(f'<li><span class="swatch {name}"></span>{text}</li>' for name, text in _KEY)
-    title = f"Median {matrix.metric.display_name} and the difference from {matrix.baseline}, {unit_of(matrix.metric)}"
+    name, unit = matrix.metric.display_name, display_unit(matrix.metric.unit)
+    title = f"Median {name} and the difference from {matrix.baseline}, {unit}"
     head = f'<thead><tr><th scope="col" class="name">target</th>{heads}</tr></thead>'
     table = f'<table class="matrix">{head}<tbody>{rows}</tbody></table>'
     return f'<p class="note">{escape(title)}</p><ul class="legend">{key}</ul>{_scrolling("matrix", table)}'
 
 
-def _name(target: str) -> str:
-    head, slash, model = target.partition("/")
-    provider = f'<span class="provider">{escape(head)}/</span><wbr>' if slash else ""
-    return f"{provider}<b>{escape(model or head)}</b>"
-
-
 def _cell(cell: Cell, matrix: Matrix, report: Report) -> str:
+    # The class of a cell, as `differenceClass` of the page's `scales.js` has it.
+    row, colour = cell.difference, "unsure"
+    if row is None:
+        colour = "unsure" if cell.value is None else ""
+    elif row.decision in (Decision.SLOWER, Decision.FASTER):
+        strength = 1 + sum(abs(row.shift_percent or 0.0) >= limit for limit in (20.0, 50.0))
+        colour = f"{'worse' if row.decision is Decision.SLOWER else 'better'}{strength}"
+    elif row.decision is Decision.EQUIVALENT:
+        colour = "same"
     value = number(displayed(cell.value, matrix.metric.unit), decimals=matrix.decimals)
     note = note_of(cell, matrix, now_at=report.generated_at)
     small = f" <small>{escape(note)}</small>" if note else ""
-    return f'<td class="cell {_colour(cell)}"><div>{value}{small}</div></td>'
-
-
-def _colour(cell: Cell) -> str:
-    """The class of a cell, as `differenceClass` of the page's `scales.js` has it."""
-    row = cell.difference
-    if row is None:
-        return "unsure" if cell.value is None else ""
-    if row.decision not in (Decision.SLOWER, Decision.FASTER):
-        return "same" if row.decision is Decision.EQUIVALENT else "unsure"
-    strength = 1 + sum(abs(row.shift_percent or 0.0) >= limit for limit in _STRONGER)
-    return f"{'worse' if row.decision is Decision.SLOWER else 'better'}{strength}"
+    return f'<td class="cell {colour}"><div>{value}{small}</div></td>'
 
 
 def _tables(report: Report) -> str:

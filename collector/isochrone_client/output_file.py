@@ -6,7 +6,6 @@ refused.
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from isochrone_common.files import sync_folder
 from isochrone_wire.text import printable
 
 STDOUT = Path("-")
-_NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))
 
 
 @contextmanager
@@ -27,26 +25,24 @@ def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     Raises `FileError` if `path` exists (unless `force`), is not a regular file, or cannot be written, and if standard
     output cannot be written.
     """
-    if path in _NAMES_OF_STDOUT:
+    if path in (STDOUT, Path("/dev/stdout")):
         with _stdout() as stdout:
             yield stdout
         return
     _require_writable(path, force=force)
     goal = Path(os.path.realpath(path))
+    beside = goal.with_name(f".{goal.name}.{os.urandom(4).hex()}")
     try:
-        with tempfile.NamedTemporaryFile(dir=goal.parent, prefix=f".{goal.name}.", delete=False) as file:
-            try:
+        try:
+            with beside.open("xb") as file:
                 yield file
                 _require_writable(path, force=force)
                 file.flush()
                 os.fsync(file.fileno())
-                # A temporary file is readable by its owner only; the export gets the usual permissions.
-                os.fchmod(file.fileno(), 0o666 & ~_umask())
-                Path(file.name).replace(goal)
-                sync_folder(goal.parent)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            beside.replace(goal)
+            sync_folder(goal.parent)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror or error}", hint="name another file") from error
 
@@ -77,10 +73,3 @@ def _require_writable(path: Path, *, force: bool) -> None:
         raise FileError(f"{path} already exists", hint="overwrite it with --force")
     if os.path.lexists(os.path.realpath(path)) and not path.is_file():
         raise FileError(f"{path} is not a regular file", hint="name another file, or - for standard output")
-
-
-def _umask() -> int:
-    # The umask can only be read by setting it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -49,7 +49,6 @@ _FEW_REGIONS, _MOST = 2, 3
 _STALE_US = 5 * MINUTE_US
 # Sections that have rows without any sample.
 _ALWAYS = ("Incidents", "Alerts", "Route tables", "Vantages", "Coverage")
-_NOTHING = "Nothing in this window."
 
 METHOD = {
     "Differences": (
@@ -70,16 +69,6 @@ METHOD = {
     ),
     "Unknown": "A dash means unknown, never zero.",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRequest:
-    """The parameters of a report; an empty `baseline` is the plan's. `now_at` is in microseconds since the epoch."""
-
-    selection: Selection
-    metric: Metric
-    baseline: str
-    now_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +104,18 @@ class Report:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Questions:
-    """The questions of one report; `reasons` has why an answer is missing, `documents` the answers for the page."""
+class Questions:
+    """The questions of one report as of `now_at` (microseconds since the epoch); an empty `baseline` is the plan's.
+
+    `progress` receives the name of each question. The answers for the page are asked for `with_page` only. `reasons`
+    has why an answer is missing, `documents` the answers for the page.
+    """
 
     client: ReadClient
-    request: ReportRequest
+    selection: Selection
+    metric: Metric
+    baseline: str
+    now_at: int
     plan: TargetList
     with_page: bool
     progress: Callable[[str], None]
@@ -144,7 +140,7 @@ class _Questions:
         title: str,
         answer: Answer | None,
         page_of: Callable[[Answer], Page[Any]],
-        empty: str = _NOTHING,
+        empty: str = "Nothing in this window.",
     ) -> Section:
         """The section of an answer, whose question had this name."""
         if answer is None:
@@ -154,44 +150,36 @@ class _Questions:
 
     def differences(self, metric: Metric, *, explain: bool) -> DifferentialList:
         """The differentials of a metric, in the order of the command."""
-        baseline = self.request.baseline or require_baseline(self.plan.baseline)
-        answer = self.client.get_differentials(
-            self.request.selection, baseline=baseline, metric=metric, explain=explain
-        )
+        baseline = self.baseline or require_baseline(self.plan.baseline)
+        answer = self.client.get_differentials(self.selection, baseline=baseline, metric=metric, explain=explain)
         return replace(answer, differentials=select_rows(answer))
 
 
-def make_report(
-    client: ReadClient,
-    request: ReportRequest,
-    *,
-    collector: str,
-    progress: Callable[[str], None],
-    with_page: bool = True,
-) -> Report:
-    """Ask a collector, shown under the name `collector`, for a report; `progress` receives the name of each question.
-    The answers for the page are asked for `with_page` only.
+def make_report(asked: Questions, *, collector: str) -> Report:
+    """Ask a collector, shown under the name `collector`, for a report.
 
-    Raises `ClientError` if the collector cannot be used or does not know a name in the request.
+    Raises `ClientError` if the collector cannot be used or does not know a name in the questions.
     """
-    asked = _Questions(
-        client=client, request=request, plan=client.list_targets(), with_page=with_page, progress=progress
-    )
     found = _ask_all(asked)
-    if with_page:
+    if asked.with_page:
         _ask_for_page(asked, found)
         _ask_for_targets(asked, found)
         _ask_for_routes(asked, found.tables or ())
-    window, span = request.selection.window, _span(found.coverage)
+    window, span = asked.selection.window, _span(found.coverage)
     data = _span_text(span) if span else f"no samples between {between(window)}"
     sections = tuple(_sections(asked, found))
-    options = {"metric": _PAGE_METRICS.get(request.metric, ""), "baseline": request.baseline}
+    # The slower targets and regions, or why there is no result; and the present problems.
+    verdict = _missing(asked, found) or [_comparison(found.differences)]
+    if span is not None:
+        incidents = found.incidents.incidents if found.incidents else ()
+        verdict.append(_present(incidents, found.vantages, newest_at=span.until_at, now_at=asked.now_at))
+    options = {"metric": _PAGE_METRICS.get(asked.metric, ""), "baseline": asked.baseline}
     return Report(
         title=f"LLM latency by region{', ' if span else ': '}{data}",
         collector=collector,
-        generated_at=request.now_at,
+        generated_at=asked.now_at,
         is_empty=span is None and not any(one.pages for one in sections if one.title not in _ALWAYS),
-        verdict=tuple(filter(None, _verdict(asked, found, span))),
+        verdict=tuple(filter(None, verdict)),
         facts=tuple(_facts(asked, found)),
         matrix=found.matrix,
         sections=sections,
@@ -213,9 +201,8 @@ class _Answers:
     matrix: Matrix
 
 
-def _ask_all(asked: _Questions) -> _Answers:
-    client, request, window = asked.client, asked.request, asked.request.selection.window
-    selection, metric = request.selection, request.metric
+def _ask_all(asked: Questions) -> _Answers:
+    client, selection, metric, window = asked.client, asked.selection, asked.metric, asked.selection.window
     compared = asked.ask("differentials", lambda: asked.differences(metric, explain=True))
     path = f"/v1/leaderboard?{_WINDOW}" + "".join(f"&quantity={name}" for name in _QUANTITIES)
     ranked = asked.ask("leaderboard", lambda: client.get_leaderboard(selection), path)
@@ -225,9 +212,12 @@ def _ask_all(asked: _Questions) -> _Answers:
         ranked.standings if ranked else (),
         rows,
         metric=metric,
-        baseline=rows[0].baseline if rows else request.baseline or asked.plan.baseline,
+        baseline=rows[0].baseline if rows else asked.baseline or asked.plan.baseline,
     )
-    of_series = replace(selection, window=_series_window(window, covered, ranked))
+    # The part of the window that has samples, unless the answers are from summaries.
+    of_series, span = selection, _span(covered)
+    if span is not None and (ranked is None or ranked.source is Source.SAMPLES):
+        of_series = replace(selection, window=Window(from_at=span.from_at, until_at=span.until_at + 1))
     points = _points(asked.plan, of_series.window, covered, _POINTS)
 
     def tables() -> tuple[RouteTable, ...]:
@@ -255,8 +245,8 @@ def _ask_all(asked: _Questions) -> _Answers:
     )
 
 
-def _sections(asked: _Questions, found: _Answers) -> Iterator[Section]:
-    client, selection, metric, now = asked.client, asked.request.selection, asked.request.metric, asked.request.now_at
+def _sections(asked: Questions, found: _Answers) -> Iterator[Section]:
+    client, selection, metric, now = asked.client, asked.selection, asked.metric, asked.now_at
     title = f"median {metric} and the difference from {found.matrix.baseline}, {display_unit(metric.unit)}"
     differences = found.differences
     yield asked.section(
@@ -289,27 +279,25 @@ def _sections(asked: _Questions, found: _Answers) -> Iterator[Section]:
     yield asked.section("coverage", "Coverage", found.coverage, lambda one: fleet.coverage_page(one, now_at=now))
 
 
-def _ask_for_page(asked: _Questions, found: _Answers) -> None:
+def _ask_for_page(asked: Questions, found: _Answers) -> None:
     """Ask what the page's views of all targets show besides: other metrics, goodput and spend."""
-    client, request = asked.client, asked.request
+    client, selection = asked.client, asked.selection
     asked.documents |= {"/v1/targets": document(asked.plan), "/v1/routes": _overview(asked.plan, found.tables or ())}
-    baseline = f"&baseline={request.baseline}" if request.baseline else ""
+    baseline = f"&baseline={asked.baseline}" if asked.baseline else ""
     for metric, name in _PAGE_METRICS.items():
         path = f"/v1/diff?{_WINDOW}{baseline}&metric={metric}"
-        if metric is not request.metric:
+        if metric is not asked.metric:
             asked.ask(name, partial(asked.differences, metric, explain=False), path)
         elif found.differences is not None:
             asked.documents[path] = document(found.differences)
-    selection = request.selection
     asked.ask("goodput", lambda: client.get_latency_budgets(selection, uses=(_USE,)), f"/v1/slo?{_WINDOW}&use={_USE}")
     asked.ask("spend", lambda: client.get_spend(Selection(window=selection.window)), "/v1/spend")
 
 
-def _ask_for_targets(asked: _Questions, found: _Answers) -> None:
+def _ask_for_targets(asked: Questions, found: _Answers) -> None:
     """Ask about all targets what the page's view of one target shows, and divide it."""
-    client, request = asked.client, asked.request
-    selection, metric = request.selection, request.metric
-    baseline = f"&baseline={request.baseline}" if request.baseline else ""
+    client, selection, metric = asked.client, asked.selection, asked.metric
+    baseline = f"&baseline={asked.baseline}" if asked.baseline else ""
     of_series = found.series_selection
     goodput_points = _points(asked.plan, of_series.window, found.coverage, _GOODPUT_POINTS)
     _divide(asked, "/v1/series", f"&metric={metric}&points={_POINTS}&bins={_BINS}", found.series, "series")
@@ -328,9 +316,9 @@ def _ask_for_targets(asked: _Questions, found: _Answers) -> None:
     _divide(asked, "/v1/series", f"&metric={Metric.RTT}&points={_ROUND_TRIP_POINTS}", trips, "series")
 
 
-def _ask_for_routes(asked: _Questions, tables: Sequence[RouteTable]) -> None:
+def _ask_for_routes(asked: Questions, tables: Sequence[RouteTable]) -> None:
     """Ask for the changes of route tables, and for the decisions behind them."""
-    client, selection = asked.client, asked.request.selection
+    client, selection = asked.client, asked.selection
     path = f"/v1/route-events?{_WINDOW}"
     asked.ask("changes of routes", lambda: client.list_route_events(selection), path)
     for table in tables[:_MAX_EXPLANATIONS]:
@@ -344,21 +332,13 @@ def _ask_for_routes(asked: _Questions, tables: Sequence[RouteTable]) -> None:
         asked.ask(f"changes of {name}", events, f"{path}&region={region}&route={route}")
 
 
-def _divide(asked: _Questions, path: str, query: str, answer: Any, rows: str) -> None:  # noqa: ANN401  # a list with rows
+def _divide(asked: Questions, path: str, query: str, answer: Any, rows: str) -> None:  # noqa: ANN401  # a list with rows
     """Divide an answer about all targets into those that the page asks for one target; `rows` is its field of rows."""
     found: dict[str, list[Any]] = {}
     for row in getattr(answer, rows, ()):
         found.setdefault(row.target, []).append(row)
     for target, own in found.items():
         asked.documents[f"{path}?{_WINDOW}&target={target}{query}"] = document(replace(answer, **{rows: tuple(own)}))
-
-
-def _series_window(window: Window, covered: CoverageList | None, ranked: Leaderboard | None) -> Window:
-    """The part of the window that has samples."""
-    span = _span(covered)
-    if span is None or (ranked is not None and ranked.source is not Source.SAMPLES):
-        return window
-    return Window(from_at=span.from_at, until_at=span.until_at + 1)
 
 
 def _points(plan: TargetList, window: Window, covered: CoverageList | None, most: int) -> int:
@@ -402,25 +382,17 @@ def _span_text(span: Window) -> str:
     return f"{first} UTC" if first == last else f"{first} to {time if first.startswith(date) else last} UTC"
 
 
-def _facts(asked: _Questions, found: _Answers) -> Iterator[tuple[str, str]]:
+def _facts(asked: Questions, found: _Answers) -> Iterator[tuple[str, str]]:
     plan = asked.plan
-    yield "window", _span_text(asked.request.selection.window)
+    yield "window", _span_text(asked.selection.window)
     yield "baseline", found.matrix.baseline or "none"
-    yield "compared by", str(asked.request.metric)
+    yield "compared by", str(asked.metric)
     yield "plan", f"version {plan.plan_version}, {len(plan.targets)} targets" if plan.plan_version else "none applied"
     rows = found.coverage.coverage if found.coverage else ()
     if rows:
         planned, recorded = sum(row.planned for row in rows), sum(row.recorded for row in rows)
         vantages = counted(len({row.vantage for row in rows}), "vantage")
         yield "recorded", f"{recorded} of {planned} planned rounds ({share(recorded, planned)} %) by {vantages}"
-
-
-def _verdict(asked: _Questions, found: _Answers, span: Window | None) -> Iterator[str]:
-    """The slower targets and regions, or why there is no result; and the present problems."""
-    yield from _missing(asked, found) or [_comparison(found.differences)]
-    if span is not None:
-        incidents = found.incidents.incidents if found.incidents else ()
-        yield _present(incidents, found.vantages, newest_at=span.until_at, now_at=asked.request.now_at)
 
 
 def _comparison(compared: DifferentialList | None) -> str:
@@ -450,16 +422,13 @@ def _decided(rows: Sequence[Differential], of: str, *, with_region: bool = False
         own = sorted((row for row in rows if row.decision is decision), key=lambda row: -abs(row.shift or 0.0))
         if own:
             verb, most = ("is", "") if len(own) == 1 else ("are", "most: ")
-            whole = "" if parts else f" {of}"
-            parts.append(f"{len(own)}{whole} {verb} {decision} ({most}{_size(own[0], with_region=with_region)})")
+            whole, row = "" if parts else f" {of}", own[0]
+            bounds = sorted(abs(bound) for bound in (row.shift_low, row.shift_high) if bound is not None)
+            around = f", {interval(displayed(bounds[0], row.unit), displayed(bounds[-1], row.unit))}" if bounds else ""
+            place = f"{row.target} from {row.region}" if with_region else row.target
+            size = f"{number(displayed(abs(row.shift or 0.0), row.unit))} {display_unit(row.unit)}"
+            parts.append(f"{len(own)}{whole} {verb} {decision} ({most}{place} by {size}{around})")
     return " and ".join(parts)
-
-
-def _size(row: Differential, *, with_region: bool) -> str:
-    bounds = sorted(abs(bound) for bound in (row.shift_low, row.shift_high) if bound is not None)
-    around = f", {interval(displayed(bounds[0], row.unit), displayed(bounds[-1], row.unit))}" if bounds else ""
-    place = f"{row.target} from {row.region}" if with_region else row.target
-    return f"{place} by {number(displayed(abs(row.shift or 0.0), row.unit))} {display_unit(row.unit)}{around}"
 
 
 def _present(incidents: Sequence[Incident], vantages: VantageList | None, *, newest_at: int, now_at: int) -> str:
@@ -479,9 +448,9 @@ def _present(incidents: Sequence[Incident], vantages: VantageList | None, *, new
     return f"{when}: {'; '.join(events[:_MOST])}{more}."
 
 
-def _missing(asked: _Questions, found: _Answers) -> list[str]:
+def _missing(asked: Questions, found: _Answers) -> list[str]:
     """The reasons for the absence of a comparison, with the remedies; none if there is a comparison."""
-    compared, fleet, request = found.differences, found.vantages, asked.request
+    compared, fleet = found.differences, found.vantages
     if compared is not None and any(row.shift is not None for row in compared.differentials):
         return []
     reasons = [] if asked.plan.plan_version else ["No plan is applied: isochrone-collector apply plan.yaml."]
@@ -491,8 +460,8 @@ def _missing(asked: _Questions, found: _Answers) -> list[str]:
     absent = compared.missing if compared is not None else ()
     if not measured:
         newest = max((row.newest_sample_at or 0 for row in fleet.vantages), default=0) if fleet else 0
-        how_old = f"the newest sample is {age(newest, now_at=request.now_at)} old: use a longer --window"
-        window = between(request.selection.window)
+        how_old = f"the newest sample is {age(newest, now_at=asked.now_at)} old: use a longer --window"
+        window = between(asked.selection.window)
         reasons.append(f"No samples between {window}{f'; {how_old}' if newest else ''}.")
     elif not found.matrix.baseline:
         reasons.append("There is no baseline region to compare with: choose one with --baseline.")

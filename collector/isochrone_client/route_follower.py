@@ -28,9 +28,6 @@ from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteTable, is_usable
 
 _RETRY_SECONDS = 5.0
-# Wall clocks are set now and then; an instant to wait for is compared with them again after this time.
-_MAX_WAIT_SECONDS = 10.0
-_COMMAND_SECONDS = 60.0
 _NOT_READY = (UnreachableError, SlowError, NoTableError)
 
 Output = TypeVar("Output")
@@ -88,7 +85,13 @@ class Follower(Generic[Output]):
                 if max(newest, default=0) != self._plan_version:
                     with suppress(ClientError):  # at the next table again
                         self._load(client)
-                self._try_update()
+                try:
+                    self._update()
+                    self._failure = ""
+                except ClientError as error:  # the file stays as it is
+                    if str(error) != self._failure:
+                        terminal.remark(f"{error}; the last file stays")
+                    self._failure = str(error)
 
     def _begin(self, client: ReadClient) -> None:
         reported = ""
@@ -118,7 +121,7 @@ class Follower(Generic[Output]):
         try:
             with ReadClient(self.collector, timeout_us=self.timeout_us) as client:
                 watching = TableStream(
-                    client, client_region=self.region, route=self.route, has_begun=True, report=terminal.remark
+                    client=client, client_region=self.region, route=self.route, has_begun=True, report=terminal.remark
                 )
                 for table in watching.tables():
                     self._arrived.put(table)
@@ -129,7 +132,8 @@ class Follower(Generic[Output]):
         """Wait for tables, or for the instant at which the file changes without any."""
         now = now_at()
         until = self._tables.next_change_at(now)
-        seconds = _RETRY_SECONDS if self._failure else _MAX_WAIT_SECONDS
+        # Wall clocks are set now and then: the instant is compared with them again after ten seconds.
+        seconds = _RETRY_SECONDS if self._failure else 10.0
         if until is not None:
             seconds = min(seconds, (until - now) / SECOND_US)
         with suppress(queue.Empty):
@@ -146,16 +150,6 @@ class Follower(Generic[Output]):
             terminal.remark(f"{table.route}: generation {table.generation} is ignored: {why}")
         else:
             self._tables.receive(table)
-
-    def _try_update(self) -> None:
-        """Update the file; if that fails, report it once and leave the file as it is."""
-        try:
-            self._update()
-            self._failure = ""
-        except ClientError as error:
-            if str(error) != self._failure:
-                terminal.remark(f"{error}; the last file stays")
-            self._failure = str(error)
 
     def _update(self) -> None:
         """Write the file if its content changes, and run the command if the routing does."""
@@ -175,20 +169,17 @@ class Follower(Generic[Output]):
         if texts != self._written:
             self.write(texts)
             self._written = texts
-        self._report_static_order(tables, now)
-        routing = routing_of(tables)
-        if routing != self._routing:
-            self._routing = routing
-            terminal.remark(f"{self.done}: generation {newest.generation}")
-            _run(self.command)
-
-    def _report_static_order(self, tables: Sequence[RouteTable], now: int) -> None:
         static = frozenset(table.route for table in tables if not is_usable(table, now_at=now))
         for route in sorted(static - self._static):
             terminal.remark(f"{route}: no table may be used; {self.place} has the static order")
         for route in sorted(self._static - static):
             terminal.remark(f"{route}: {self.place} has a table again")
         self._static = static
+        routing = routing_of(tables)
+        if routing != self._routing:
+            self._routing = routing
+            terminal.remark(f"{self.done}: generation {newest.generation}")
+            _run(self.command)
 
 
 def _run(command: Sequence[str]) -> None:
@@ -196,7 +187,7 @@ def _run(command: Sequence[str]) -> None:
     if not command:
         return
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=_COMMAND_SECONDS, check=False)  # noqa: S603  # the user's own
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60.0, check=False)  # noqa: S603  # the user's own
     except (OSError, subprocess.TimeoutExpired) as error:
         terminal.remark(f"the command {shlex.join(command)} failed: {error}")
         return

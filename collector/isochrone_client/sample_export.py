@@ -19,9 +19,6 @@ from isochrone_wire.model import Quality, RateLimit, Sample
 from isochrone_wire.queries.documents import FORMATS as DOCUMENTS
 
 Rows = tuple[StoredSample, ...]
-# Rows per row group of a Parquet file; a row group is held in memory.
-_ROW_GROUP_ROWS = 20_000
-_DERIVED: dict[str, type] = {"connect_us": int, "ttft_cold_us": int, "tpot_us": float}
 
 
 class Column(NamedTuple):
@@ -39,17 +36,17 @@ class Column(NamedTuple):
 def columns() -> tuple[Column, ...]:
     """All columns, in the order of the JSON document."""
     own = [column for column in _columns_of(StoredSample) if column.kind is not Sample]
-    derived = [Column(name, f"sample.{name}", kind) for name, kind in _DERIVED.items()]
-    return (*own, *_columns_of(Sample, "sample."), *derived)
+    return (*own, *_columns_of(Sample, "sample."))
 
 
-def _columns_of(cls: type, prefix: str = "") -> list[Column]:
-    hints = typing.get_type_hints(cls)
+def _columns_of(cls: Any, prefix: str = "") -> list[Column]:  # noqa: ANN401  # a value class; mypy has no name for those
+    derived = {name: typing.get_type_hints(getattr(cls, name).fget)["return"] for name in getattr(cls, "DERIVED", ())}
+    hints = typing.get_type_hints(cls) | derived
     kinds = {
         name: next((part for part in typing.get_args(hint) if part is not type(None)), hint)
         for name, hint in hints.items()
     }
-    return [Column(part.name, prefix + part.name, kinds[part.name]) for part in fields(cls)]
+    return [Column(name, prefix + name, kinds[name]) for name in (*(part.name for part in fields(cls)), *derived)]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # any field's
@@ -111,7 +108,7 @@ class _ParquetWriter:
         ]
         self._batches.append(self._arrow.record_batch(arrays, schema=self._schema))
         self._rows += len(rows)
-        if self._rows >= _ROW_GROUP_ROWS:
+        if self._rows >= 20_000:  # noqa: PLR2004  # a row group is held in memory
             self._flush()
 
     def close(self) -> None:

@@ -25,12 +25,8 @@ from rich.text import Text
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions
 
-_DUMB = ("", "dumb", "unknown")
 _REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# A shell adds this to the number of a signal for the exit code of a program that the signal ended.
-_SIGNAL_EXIT_CODE = 128
 _ESCAPE = "\x1b"
-_LONGEST_SEQUENCE = 8
 _CONTINUES = " \\"
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left", "H": "home", "F": "end"}
 _NAME_OF = {
@@ -44,7 +40,7 @@ _NAME_OF = {
 
 def can_be_redrawn() -> bool:
     """Return whether standard output is a terminal whose screen can be redrawn."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in _DUMB
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def lines_of(page: Page[Any], *, width: int) -> list[Text]:
@@ -130,7 +126,8 @@ class StopRequests:
         count = self.count
         ending = [number for number in self._received if number != signal.SIGINT]
         if ending or count > results:
-            raise click.exceptions.Exit(_SIGNAL_EXIT_CODE + (ending or self._received)[0])
+            # The exit code that a shell gives a program that a signal ended.
+            raise click.exceptions.Exit(128 + (ending or self._received)[0])
 
     def sleep(self, seconds: float) -> None:
         """Wait until the time is over, a signal arrives, or the size of the terminal changes."""
@@ -159,7 +156,7 @@ class KeyDecoder:
             end = 1
             if text[0] == _ESCAPE and text[1:2] in ("[", "O"):
                 ends = (place for place in range(2, len(text)) if text[place].isalpha() or text[place] == "~")
-                end = min(next(ends, len(text) - 1), _LONGEST_SEQUENCE) + 1
+                end = min(next(ends, len(text) - 1), 8) + 1
             key, text = _NAME_OF.get(text[:end], text[:end]), text[end:]
             if key.isprintable():
                 yield key

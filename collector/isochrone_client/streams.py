@@ -9,6 +9,7 @@ generation of a route table, when the collector restarts.
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import CollectorError, RefusedError, SlowError, UnreachableError
@@ -24,6 +25,7 @@ _AWAY = (UnreachableError, SlowError)
 _NOT_READY = (*_AWAY, RefusedError, CollectorError)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Outage:
     """The failures in a row of one stream; `report` receives a sentence when the collector is lost and when it is back.
 
@@ -31,24 +33,23 @@ class _Outage:
     for half a second to a second, and twice as long after each further failure, as often as `doublings`.
     """
 
-    def __init__(self, report: Callable[[str], None], *, doublings: int) -> None:
-        self._report = report
-        self._doublings = doublings
-        self._failures = 0
+    report: Callable[[str], None]
+    doublings: int
+    _failures: int = 0
 
     def fail(self, why: str, *, after: str = "") -> None:
         """Note a failure, and wait; the stream continues `after` a place."""
         self._failures += 1
         if self._failures == 2:  # noqa: PLR2004  # the first failure that is reported
-            self._report(f"{why}; continuing{after} when it is back")
+            self.report(f"{why}; continuing{after} when it is back")
         if self._failures > 1:
-            doublings = min(self._failures - 2, self._doublings)
+            doublings = min(self._failures - 2, self.doublings)
             time.sleep(_RETRY_SECONDS * 2**doublings * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     def end(self, *, after: str = "") -> None:
         """Note that the stream has continued."""
         if self._failures > 1:
-            self._report(f"the collector is back{f'; continuing{after}' if after else ''}")
+            self.report(f"the collector is back{f'; continuing{after}' if after else ''}")
         self._failures = 0
 
 
@@ -58,7 +59,7 @@ class SampleStream:
     def __init__(self, client: ReadClient, selection: Selection, *, report: Callable[[str], None]) -> None:
         self._client = client
         self._selection = selection
-        self._outage = _Outage(report, doublings=0)
+        self._outage = _Outage(report=report, doublings=0)
         # The instant of receipt of each sample that the collector may send again, by the sample's id.
         self._seen: dict[str, int] = {}
         self._resume_at = 0
@@ -117,6 +118,7 @@ def export_samples(
             return
 
 
+@dataclass(slots=True, kw_only=True)
 class TableStream:
     """The tables of one collector's regions and routes (empty names: all) as they change.
 
@@ -125,24 +127,19 @@ class TableStream:
     waited for from the start.
     """
 
-    def __init__(
-        self,
-        client: ReadClient,
-        *,
-        client_region: str = "",
-        route: str = "",
-        after: int = 0,
-        has_begun: bool = False,
-        report: Callable[[str], None],
-    ) -> None:
-        self._client = client
-        self._client_region = client_region
-        self._route = route
-        self._cursor = TableCursor(generation=after)
-        self._report = report
-        self._outage = _Outage(report, doublings=3)
-        self._has_begun = has_begun
-        self._is_waiting = False
+    client: ReadClient
+    client_region: str = ""
+    route: str = ""
+    after: int = 0
+    has_begun: bool = False
+    report: Callable[[str], None]
+    _cursor: TableCursor = field(init=False)
+    _outage: _Outage = field(init=False)
+    _is_waiting: bool = False
+
+    def __post_init__(self) -> None:
+        self._cursor = TableCursor(generation=self.after)
+        self._outage = _Outage(report=self.report, doublings=3)
 
     def tables(self) -> Iterator[RouteTable]:
         """Yield each table once, by generation, without end; on another database, first all tables in force there.
@@ -153,7 +150,7 @@ class TableStream:
             try:
                 yield from self._new_tables()
             except _NOT_READY as error:
-                if not self._has_begun:
+                if not self.has_begun:
                     raise
                 self._outage.fail(str(error), after=self._place)
 
@@ -163,9 +160,9 @@ class TableStream:
 
     def _new_tables(self) -> Iterator[RouteTable]:
         """Yield the new tables of one call, until the call ends or has to be repeated from the start."""
-        for table in self._client.watch_tables(self._client_region, self._route, after=self._cursor.generation):
+        for table in self.client.watch_tables(self.client_region, self.route, after=self._cursor.generation):
             self._outage.end(after=self._place)
-            self._has_begun = True
+            self.has_begun = True
             if table is None:
                 continue
             relation, seen = self._cursor.compare(table), self._cursor.generation
@@ -173,7 +170,7 @@ class TableStream:
                 why = f"this collector never issued generation {seen}"
                 if self._cursor.latest_built_at is not None:
                     why = f"generation {table.generation} is newer than {seen}: this is another database"
-                self._report(f"{why}; starting with all tables in force")
+                self.report(f"{why}; starting with all tables in force")
                 self._cursor, self._is_waiting = TableCursor(), False
                 return
             if relation is Relation.NEWER:
@@ -181,6 +178,6 @@ class TableStream:
                 yield table
             elif not self._is_waiting:
                 current = f"the collector is at generation {table.generation}"
-                self._report(f"{current}; waiting for generations after {seen}")
+                self.report(f"{current}; waiting for generations after {seen}")
                 self._is_waiting = True
         self._outage.fail("the stream of tables ended", after=self._place)

@@ -18,7 +18,6 @@ from isochrone_client.render.page import Page, RenderOptions, Row, field_places,
 from isochrone_common.cli.command_line import fit_terminal, print_error, terminal_width
 from isochrone_wire.text import printable
 
-_FOR_PEOPLE = ("table", "markdown")
 # Cursor home, then erase the screen: what is shown next replaces what was there.
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -38,7 +37,7 @@ class Output:
     @property
     def is_for_people(self) -> bool:
         """True for the formats that are rounded and shortened for people."""
-        return self.format in _FOR_PEOPLE and not self.fields
+        return self.format in ("table", "markdown") and not self.fields
 
 
 Write = Callable[[Page[Any]], None]
@@ -56,11 +55,6 @@ def render_options(output: Output = TABLE) -> RenderOptions:
 def write(page: Page[Row], output: Output = TABLE) -> None:
     """Print a page."""
     _print(renderer(output.format).whole(_selected(page, output), render_options(output)))
-
-
-def write_blank() -> None:
-    """Print an empty line, between two pages for people."""
-    _print("\n")
 
 
 def write_all(pages: Iterable[Page[Row]], output: Output) -> None:

@@ -2,7 +2,6 @@
 
 import time
 
-from isochrone_client.errors import WindowError
 from isochrone_wire.answers import Window
 from isochrone_wire.queries import windows
 
@@ -14,7 +13,4 @@ def now_at() -> int:
 
 def parse_window(text: str, *, as_of: int | None = None) -> Window:
     """Parse a window as `isochrone_wire.queries.windows` states it, as of an instant or now. Raises `WindowError`."""
-    try:
-        return windows.parse_window(text, now_at=now_at() if as_of is None else as_of)
-    except windows.WindowError as error:
-        raise WindowError(str(error), hint=error.hint) from error
+    return windows.parse_window(text, now_at=now_at() if as_of is None else as_of)

@@ -11,7 +11,7 @@ from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection, Window
 
 
-@click.command("alerts", epilog=options.example("isochrone alerts", "isochrone alerts --window 7d"))
+@options.command("alerts", "isochrone alerts", "isochrone alerts --window 7d")
 @options.window
 @options.reading
 @options.client
@@ -27,7 +27,7 @@ def alerts(*, client: ReadClient, output: Output, window: Window) -> None:
         terminal.state_empty(pages.empty_message(answer))
 
 
-@click.command("incidents", epilog=options.example("isochrone incidents", "isochrone incidents --past --window 7d"))
+@options.command("incidents", "isochrone incidents", "isochrone incidents --past --window 7d")
 @click.argument("incident", required=False, metavar="[ID]")
 @click.option("--past", is_flag=True, help="Also those of the window that are over.")
 @options.window
@@ -49,7 +49,7 @@ def incidents(*, client: ReadClient, output: Output, incident: str | None, past:
         terminal.state_empty(pages.no_incidents(answer, past=past))
 
 
-@click.command("drift", epilog=options.example("isochrone drift --window 7d"))
+@options.command("drift", "isochrone drift --window 7d")
 @options.selecting
 def drift(*, client: ReadClient, output: Output, selection: Selection) -> None:
     """Show lasting changes of TTFT and speed, the newest first.

@@ -1,16 +1,19 @@
 """`isochrone context`: named collectors, and the one to ask by default; `join`: trade a join token for access."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from isochrone_client import completion, configuration, terminal
+from isochrone_client.commands import options
 from isochrone_client.configuration import Configuration, Context, Defaults
 from isochrone_client.errors import AddressError, ConfigurationError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.render import OUTPUTS
-from isochrone_client.render.page import Column, Page, wire_fields
+from isochrone_client.render.page import Column, Field, Page
 from isochrone_client.terminal import Output
 from isochrone_common import identity_file
 from isochrone_common.address import DEFAULT_HTTP_PORT, parse_local_address
@@ -20,41 +23,40 @@ from isochrone_common.cli.join_command import JoinRequest
 from isochrone_wire.operations import Role
 
 SCHEMA = "isochrone.contexts/1"
+_FIELDS = ("name", "current", "collector", "identity", "output", "timeout", "baseline")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextRow:
-    """One context; `timeout` is in seconds, and a default that is not set is `None`."""
+def contexts_page(contexts: Iterable[Context], found: Configuration) -> Page[dict[str, Any]]:
+    """The page of contexts of a configuration; timeouts are in seconds, and a default that is not set is `None`."""
+    rows = tuple(
+        {
+            "name": one.name,
+            "current": one.name == found.current,
+            "collector": one.collector,
+            "identity": str(one.identity) if one.identity else None,
+            **asdict(one.defaults.over(found.defaults)),
+        }
+        for one in contexts
+    )
 
-    name: str
-    current: bool
-    collector: str
-    identity: str | None
-    output: str | None
-    timeout: float | None
-    baseline: str | None
-
-
-def contexts_page(rows: tuple[ContextRow, ...]) -> Page[ContextRow]:
-    """The page of all contexts."""
-
-    def defaults(row: ContextRow) -> str:
-        values = {"output": row.output, "timeout": row.timeout, "baseline": row.baseline}
-        return " ".join(f"{name}={value}" for name, value in values.items() if value is not None) or UNKNOWN
+    def defaults(row: dict[str, Any]) -> str:
+        set_ones = (f"{name}={row[name]}" for name in ("output", "timeout", "baseline") if row[name] is not None)
+        return " ".join(set_ones) or UNKNOWN
 
     return Page(
         schema=SCHEMA,
         title="contexts",
-        fields=wire_fields(ContextRow),
+        fields=tuple(Field(header=name, path=(name,)) for name in _FIELDS),
         columns=(
-            Column("", lambda row: "*" if row.current else ""),
-            Column("name", lambda row: row.name, wide=True),
-            Column("collector", lambda row: row.collector, wide=True),
-            Column("identity", lambda row: row.identity or UNKNOWN, wide=True, priority=2),
+            Column("", lambda row: "*" if row["current"] else ""),
+            Column("name", lambda row: str(row["name"]), wide=True),
+            Column("collector", lambda row: str(row["collector"]), wide=True),
+            Column("identity", lambda row: row["identity"] or UNKNOWN, wide=True, priority=2),
             Column("defaults", defaults, prose=True, priority=1),
         ),
         rows=rows,
-        notes=(*(("*: the current context",) if any(row.current for row in rows) else ()), f"{UNKNOWN}: not set"),
+        record=lambda row: row,
+        notes=(*(("*: the current context",) if any(row["current"] for row in rows) else ()), f"{UNKNOWN}: not set"),
     )
 
 
@@ -88,7 +90,7 @@ def context() -> None:
 def list_(*, output: str) -> None:
     """List the contexts."""
     found = configuration.read()
-    terminal.write(contexts_page(tuple(_row(one, found) for one in found.contexts.values())), Output(format=output))
+    terminal.write(contexts_page(found.contexts.values(), found), Output(format=output))
     if not found.contexts:
         click.echo("note: no context yet\nhint: isochrone context add NAME HOST:PORT, or isochrone join", err=True)
 
@@ -166,22 +168,13 @@ def show(*, name: str | None, output: str) -> None:
     found = configuration.read()
     if name is None and found.current is None:
         raise ConfigurationError("no context is current", hint="choose one with `isochrone context use NAME`")
-    terminal.write(contexts_page((_row(found.named(name or str(found.current)), found),)), Output(format=output))
+    terminal.write(contexts_page([found.named(name or str(found.current))], found), Output(format=output))
 
 
-def _row(one: Context, found: Configuration) -> ContextRow:
-    identity, defaults = str(one.identity) if one.identity else None, asdict(one.defaults.over(found.defaults))
-    return ContextRow(
-        name=one.name, current=one.name == found.current, collector=one.collector, identity=identity, **defaults
-    )
-
-
-@click.command(
+@options.command(
     "join",
-    epilog=example(
-        "isochrone join collector.example:4600 --token isochrone-join-…",
-        "isochrone join eu.example:4600 --token isochrone-join-… --context eu",
-    ),
+    "isochrone join collector.example:4600 --token isochrone-join-…",
+    "isochrone join eu.example:4600 --token isochrone-join-… --context eu",
 )
 @join_command.options
 @click.option(

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import click
 
+from isochrone_client.commands import options
 from isochrone_client.demo.runner import run_demo
-from isochrone_common.cli.command_line import example
-
-_UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
@@ -17,10 +15,10 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text.strip())
     if found is None or not float(found[1]):
         raise click.BadParameter(f"{text!r} is not a duration; write 60s, 2m or 1h")
-    return float(found[1]) * _UNIT_SECONDS[found[2]]
+    return float(found[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
 
 
-@click.command("demo", epilog=example("isochrone demo --for 60s", "isochrone demo --faults --for 55s"))
+@options.command("demo", "isochrone demo --for 60s", "isochrone demo --faults --for 55s")
 @click.option("--for", "seconds", metavar="TIME", callback=_seconds, help="End after 60s, 2m, …  [default: on Ctrl-C]")
 @click.option(
     "--folder",

@@ -10,25 +10,19 @@ from isochrone_client.pages.cells import require_baseline
 from isochrone_client.terminal import Output, Write
 from isochrone_client.window import now_at, parse_window
 from isochrone_common.cli.command_line import Choice
-from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
+from isochrone_wire.answers import Decision, Metric, Selection
 from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_rows
 
 
-@click.command(
+@options.command(
     "diff",
-    epilog=options.example(
-        "isochrone diff --against ap-southeast-1 --metric ttft --window 24h",
-        "isochrone diff --baseline us-east --explain kimi-k2.5",
-        "isochrone diff --window 1h --fields target,region,shift,decision --output csv",
-    ),
+    "isochrone diff --against ap-southeast-1 --metric ttft --window 24h",
+    "isochrone diff --baseline us-east --explain kimi-k2.5",
+    "isochrone diff --window 1h --fields target,region,shift,decision --output csv",
 )
 @options.baseline
-@click.option(
-    "--against",
-    multiple=True,
-    metavar="REGION",
-    shell_complete=completion.regions,
-    help="The region to compare. Can be given several times.  [default: every other region]",
+@options.region_option(
+    "--against", multiple=True, help="The region to compare. Can be given several times.  [default: every other region]"
 )
 @options.metric
 @options.targets
@@ -89,26 +83,20 @@ def diff(
         answer = client.get_differentials(
             selection, baseline=reference, against=against, metric=Metric(metric), explain=explain is not None
         )
-        if explain is not None:
-            _print_story(answer, metric=Metric(metric), now_at=now, output=output)
-            differentials.require_decision(answer, answer.differentials, baseline=reference, only=None)
+        if explain is None:
+            rows = select_rows(answer, sort=sort, only=only)
+            write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
+            differentials.require_decision(answer, rows, baseline=reference, only=only)
             return
-        rows = select_rows(answer, sort=sort, only=only)
-        write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
-        differentials.require_decision(answer, rows, baseline=reference, only=only)
+        from isochrone_client.pages import explanation as stories  # noqa: PLC0415  # only for --explain
+
+        if output.is_for_people:
+            write(stories.explanation_page(answer, now_at=now))
+            phases = stories.phases_page(answer)
+            click.echo("\n" if phases.rows else "", nl=False)
+            write(phases)
+        else:
+            write(stories.records_page(answer, metric=Metric(metric), now_at=now))
+        differentials.require_decision(answer, answer.differentials, baseline=reference, only=None)
 
     terminal.repeat(show, output=output, every_s=watch_s)
-
-
-def _print_story(answer: DifferentialList, *, metric: Metric, now_at: int, output: Output) -> None:
-    """The sentences and a table of the phases for people; everything for programs."""
-    from isochrone_client.pages import explanation as stories  # noqa: PLC0415  # only for --explain
-
-    if not output.is_for_people:
-        terminal.write(stories.records_page(answer, metric=metric, now_at=now_at), output)
-        return
-    terminal.write(stories.explanation_page(answer, now_at=now_at), output)
-    phases = stories.phases_page(answer)
-    if phases.rows:
-        terminal.write_blank()
-        terminal.write(phases, output)

@@ -11,7 +11,7 @@ from isochrone_client.window import now_at
 from isochrone_wire.answers import Selection
 
 
-@click.command("targets", epilog=options.example("isochrone targets --output json"))
+@options.command("targets", "isochrone targets --output json")
 @options.reading
 @options.verdict
 @options.client
@@ -22,7 +22,7 @@ def targets(*, client: ReadClient, output: Output) -> None:
     pages.require_targets(answer)
 
 
-@click.command("vantages", epilog=options.example("isochrone vantages"))
+@options.command("vantages", "isochrone vantages")
 @options.reading
 @options.verdict
 @options.client
@@ -38,7 +38,7 @@ def vantages(*, client: ReadClient, output: Output) -> None:
     pages.require_online(answer)
 
 
-@click.command("coverage", epilog=options.example("isochrone coverage --window 1h", "isochrone coverage --spend"))
+@options.command("coverage", "isochrone coverage --window 1h", "isochrone coverage --spend")
 @click.option("--spend", is_flag=True, help="Show instead the spend of today (UTC), its forecast and the budgets.")
 @options.selecting
 def coverage(*, client: ReadClient, output: Output, selection: Selection, spend: bool) -> None:
@@ -57,9 +57,7 @@ def coverage(*, client: ReadClient, output: Output, selection: Selection, spend:
     pages.require_rounds(answer)
 
 
-@click.command(
-    "rate-limits", epilog=options.example("isochrone rate-limits", "isochrone rate-limits --window 1h --points 60")
-)
+@options.command("rate-limits", "isochrone rate-limits", "isochrone rate-limits --window 1h --points 60")
 @click.option(
     "--points", type=click.IntRange(1, 500), metavar="N", help="Points of the history at most.  [default: 24]"
 )

@@ -6,27 +6,18 @@ import uuid
 
 import click
 
-from isochrone_client import completion, terminal
+from isochrone_client import terminal
 from isochrone_client.address import Collector
 from isochrone_client.commands import options
-from isochrone_client.errors import MissingExtraError
 from isochrone_client.route_follower import Follower
 
-_EXAMPLES = (
+
+@options.command(
+    "kubernetes",
     "isochrone routes kubernetes --region us-east-2",
     "isochrone routes kubernetes --region us-east-2 --server http://127.0.0.1:8001 --namespace gateway",
 )
-_NAMESPACE = "default"
-
-
-@click.command("kubernetes", epilog=options.example(*_EXAMPLES))
-@click.option(
-    "--region",
-    required=True,
-    metavar="REGION",
-    shell_complete=completion.regions,
-    help="The region that the cluster is in.",
-)
+@options.region_option("--region", required=True, help="The region that the cluster is in.")
 @options.route
 @click.option(
     "--server",
@@ -51,21 +42,14 @@ def kubernetes(
     It changes the weights of HTTPRoutes (Gateway API), and weights and priorities of AIGatewayRoutes (Envoy AI
     Gateway), that have the label isochrone/route. Of several replicas one leads, and the others wait.
     """
-    try:
+    with options.needing("isochrone routes kubernetes", "httpx", extra="kubernetes"):
         from isochrone_client.kubernetes.cluster import SERVICE_ACCOUNT, Cluster  # noqa: PLC0415  # an extra
         from isochrone_client.kubernetes.reconciler import Election, Reconciler  # noqa: PLC0415  # as above
-    except ModuleNotFoundError as error:
-        if error.name != "httpx":
-            raise
-        raise MissingExtraError(
-            "isochrone routes kubernetes needs the package httpx, which is not installed",
-            hint="pip install 'isochrone[kubernetes]'",
-        ) from error
     account = None if server else SERVICE_ACCOUNT
     if account is not None and not (account / "token").exists():
         raise click.UsageError("this is no pod with a service account: name the API server with --server")
     if namespace is None:
-        namespace = (account / "namespace").read_text().strip() if account else _NAMESPACE
+        namespace = (account / "namespace").read_text().strip() if account else "default"
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host
     cluster = Cluster(server or f"https://{host}:{port}", namespace, account)

@@ -11,10 +11,10 @@ from isochrone_client.window import parse_window
 from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Metric, Order, Selection
 
-_EXAMPLES = ("isochrone leaderboard --region us-east-2 --window 7d", "isochrone leaderboard --by tokens-per-usd")
 
-
-@click.command("leaderboard", epilog=options.example(*_EXAMPLES))
+@options.command(
+    "leaderboard", "isochrone leaderboard --region us-east-2 --window 7d", "isochrone leaderboard --by tokens-per-usd"
+)
 @click.option(
     "--by",
     "order",
@@ -56,7 +56,7 @@ def leaderboard(
     terminal.repeat(show, output=output, every_s=watch_s)
 
 
-@click.command("tiers", epilog=options.example("isochrone tiers --region us-east-2"))
+@options.command("tiers", "isochrone tiers --region us-east-2")
 @options.selecting
 @options.estimand
 def tiers(*, client: ReadClient, output: Output, selection: Selection) -> None:
@@ -70,7 +70,7 @@ def tiers(*, client: ReadClient, output: Output, selection: Selection) -> None:
     pages.require_tiers(answer)
 
 
-@click.command("regions", epilog=options.example("isochrone regions", "isochrone regions --metric e2e --window 7d"))
+@options.command("regions", "isochrone regions", "isochrone regions --metric e2e --window 7d")
 # The part that the command shows in any case.
 @click.option("--best", is_flag=True, hidden=True, expose_value=False)
 @options.metric_option("The metric to compare.")

@@ -3,17 +3,12 @@
 import signal
 import sys
 
-import click
-
 from isochrone_client import terminal
 from isochrone_client.address import Collector
 from isochrone_client.commands import options
-from isochrone_client.errors import MissingExtraError
-
-_SDK = ("mcp", "mcp_types", "pydantic")
 
 
-@click.command("mcp", epilog=options.example("isochrone mcp", "claude mcp add isochrone -- isochrone mcp"))
+@options.command("mcp", "isochrone mcp", "claude mcp add isochrone -- isochrone mcp")
 @options.baseline
 @options.asking
 def mcp(*, collector: Collector, timeout_us: int, baseline: str) -> None:
@@ -22,15 +17,8 @@ def mcp(*, collector: Collector, timeout_us: int, baseline: str) -> None:
     The assistant starts this command, and talks to it on standard input and output. Its tools are leaderboard, diff,
     routes, explain, incidents and estimate; they ask the collector what the commands ask, and change nothing.
     """
-    try:
+    with options.needing("isochrone mcp", "mcp", "mcp_types", "pydantic", extra="mcp"):
         from isochrone_client.mcp import Questions, serve  # noqa: PLC0415  # an extra
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _SDK:
-            raise
-        raise MissingExtraError(
-            f"isochrone mcp needs the package {package}, which is not installed", hint="pip install 'isochrone[mcp]'"
-        ) from error
     if sys.stdin.isatty():
         terminal.remark("waiting for an assistant on standard input; Ctrl-C ends")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that reads from a terminal would delay the end

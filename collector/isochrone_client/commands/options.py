@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 from isochrone_client import completion
 from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_collector
 from isochrone_client.configuration import defaults_for
-from isochrone_client.errors import ClientError, InsufficientError
+from isochrone_client.errors import ClientError, InsufficientError, MissingExtraError
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
@@ -24,11 +25,10 @@ from isochrone_wire.text import ESTIMAND_SENTENCE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_DEFAULT_TIMEOUT_S = 30.0
 
-
-def _microseconds(_context: click.Context, _parameter: click.Parameter, seconds: float) -> int:
-    return round(seconds * SECOND_US)
+def command(name: str, *examples: str) -> Callable[[Function], click.Command]:
+    """A command with examples at the end of its help."""
+    return click.command(name, epilog=example(*examples))
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -48,10 +48,6 @@ def _apply_defaults(context: click.Context, _parameter: click.Parameter, collect
             defaults.pop("output", None)
         context.default_map = defaults
     return collector
-
-
-def _window(_context: click.Context, _parameter: click.Parameter, text: str) -> Window:
-    return parse_window(text)
 
 
 _collector = click.option(
@@ -78,10 +74,10 @@ _timeout = click.option(
     "--timeout",
     "timeout_us",
     type=Seconds(min=0.1, max=3600),
-    default=_DEFAULT_TIMEOUT_S,
+    default=30.0,
     show_default=True,
     metavar="SECONDS",
-    callback=_microseconds,
+    callback=lambda _context, _parameter, seconds: round(seconds * SECOND_US),
     help="How long to wait for an answer.",
 )
 _output = output_option(*OUTPUTS, help="table and markdown are for people; json and csv hold every field.")
@@ -103,9 +99,6 @@ _exit_code = click.option(
     is_flag=True,
     help="Exit with 4 if the answer is undecided or the data are insufficient; without it that is 0.",
 )
-_exit_code_of_export = click.option(
-    "--exit-code", is_flag=True, help="Exit with 4 if there is nothing to write; without it that is 1."
-)
 
 _WINDOW: dict[str, Any] = {
     "default": "24h",
@@ -114,7 +107,7 @@ _WINDOW: dict[str, Any] = {
     "help": "15m, 24h, 7d, today, last week, 2026-11, 2026-11-01.. or 2026-11-01..2026-11-08 "
     "(the end not included; UTC).",
 }
-window = click.option("--window", callback=_window, **_WINDOW)
+window = click.option("--window", callback=lambda _context, _parameter, text: parse_window(text), **_WINDOW)
 repeated_window = click.option("--window", **_WINDOW)
 """The window as its text, for a command that asks again and again."""
 targets = click.option(
@@ -125,22 +118,18 @@ targets = click.option(
     shell_complete=completion.targets,
     help="Only targets with such a name, kimi-k2.5 or 'qwen/*'. Can be given several times.",
 )
-regions = click.option(
-    "--region",
-    "regions",
-    multiple=True,
-    metavar="REGION",
-    shell_complete=completion.regions,
-    help="Only this region. Can be given several times.",
+
+
+def region_option(name: str, *names: str, **more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
+    """An option that takes a region, which a shell completes."""
+    return click.option(name, *names, metavar="REGION", shell_complete=completion.regions, **more)
+
+
+regions = region_option("--region", "regions", multiple=True, help="Only this region. Can be given several times.")
+baseline = region_option(
+    "--baseline", default="", help="The region to compare with.  [default: the configuration's, else the plan's]"
 )
 route = click.option("--route", default="", metavar="ROUTE", help="Only this route of the plan.")
-baseline = click.option(
-    "--baseline",
-    default="",
-    metavar="REGION",
-    shell_complete=completion.regions,
-    help="The region to compare with.  [default: the configuration's, else the plan's]",
-)
 
 
 def metric_option(description: str, metrics: Iterable[Metric] = Metric) -> Callable[[Function], Function]:
@@ -196,6 +185,19 @@ def file_format(output: str | None, path: Path, format_of: Mapping[str, str], *,
             f"{path.name} ends in {ending}, which names no format; end it in {known}, or choose a format with --output"
         )
     return stated or default
+
+
+@contextmanager
+def needing(command: str, *packages: str, extra: str) -> Iterator[None]:
+    """Import these packages of an extra in the block. Raises `MissingExtraError` if one is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
+            raise
+        sentence = f"{command} needs the package {package}, which is not installed"
+        raise MissingExtraError(sentence, hint=f"pip install 'isochrone[{extra}]'") from error
 
 
 def _adapted(function: Function, adapt: Callable[..., dict[str, Any]]) -> Function:
@@ -297,7 +299,8 @@ def exporting(function: Function) -> Function:
                 raise error from None
             raise ClientError(str(error), hint=error.hint) from error
 
-    return asking(_exit_code_of_export(cast("Function", wrapped)))
+    help_text = "Exit with 4 if there is nothing to write; without it that is 1."
+    return asking(click.option("--exit-code", is_flag=True, help=help_text)(cast("Function", wrapped)))
 
 
 def selection(function: Function) -> Function:

@@ -2,27 +2,26 @@
 
 from pathlib import Path
 
-import click
-
 from isochrone_client import terminal
 from isochrone_client.address import Collector
 from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.cells import no_samples
-from isochrone_client.report import ReportRequest, make_report, render_markdown
+from isochrone_client.report import Questions, make_report, render_markdown
 from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import output_option
 from isochrone_wire.answers import Metric, Selection
 
-_EXAMPLES = ("isochrone report --file report.html", "isochrone report --window 'last week' --output markdown")
-_FORMATS = ("html", "markdown")
 _FORMAT_OF = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
 
 
-@click.command("report", epilog=options.example(*_EXAMPLES))
+@options.command(
+    "report", "isochrone report --file report.html", "isochrone report --window 'last week' --output markdown"
+)
 @output_option(
-    *_FORMATS,
+    "html",
+    "markdown",
     default=None,
     help="html is one page that needs nothing else.  [default: the ending of the file's name; markdown without one]",
 )
@@ -49,11 +48,18 @@ def report(
     collector cannot answer are left out, with the reason. The file is written completely or not at all.
     """
     kind = options.file_format(output, path, _FORMAT_OF, default="markdown")
-    request = ReportRequest(selection=selection, metric=Metric(metric), baseline=baseline, now_at=now_at())
     with ReadClient(collector, timeout_us=timeout_us) as client:
-        made = make_report(
-            client, request, collector=str(collector), progress=terminal.progress, with_page=kind == "html"
+        asked = Questions(
+            client=client,
+            selection=selection,
+            metric=Metric(metric),
+            baseline=baseline,
+            now_at=now_at(),
+            plan=client.list_targets(),
+            with_page=kind == "html",
+            progress=terminal.progress,
         )
+        made = make_report(asked, collector=str(collector))
     if kind == "html":
         from isochrone_client.offline_page import render_html  # noqa: PLC0415  # only for HTML
 

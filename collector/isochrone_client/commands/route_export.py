@@ -1,19 +1,20 @@
 """`isochrone routes export`: write the tables of a region as a file for a gateway, and check such a file."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from isochrone_client import completion, terminal
+from isochrone_client import terminal
 from isochrone_client.address import Collector
 from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.errors import FileError, InsufficientError, StaticOrderError
 from isochrone_client.formats import age
-from isochrone_client.gateways import FORMATS, metadata_reader, renderer
+from isochrone_client.gateways import FORMATS, gateway
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.routes import require_usable
 from isochrone_client.route_follower import Follower, command_line
@@ -23,22 +24,15 @@ from isochrone_common.route_consumer import defect
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteState, is_usable
 
-_EXAMPLES = (
+
+@options.command(
+    "export",
     "isochrone routes export --region us-east-2 --output json --file -",
     "isochrone routes export --region us-east-2 --output litellm --file litellm.yaml",
     "isochrone routes export --region us-east-2 --output envoy --file routes.json --follow",
 )
-
-
-@click.command("export", epilog=options.example(*_EXAMPLES))
 @output_option(*FORMATS, default=None, show_default=False, help="The gateway, json or csv.  [required]")
-@click.option(
-    "--region",
-    required=True,
-    metavar="REGION",
-    shell_complete=completion.regions,
-    help="The region that requests are sent from.",
-)
+@options.region_option("--region", required=True, help="The region that requests are sent from.")
 @options.route
 @options.file(required=True, help="The file to write; - is standard output.")
 @click.option("--follow", is_flag=True, help="Write the file again whenever its tables change, until interrupted.")
@@ -97,14 +91,14 @@ def export(
             timeout_us=timeout_us,
             region=region,
             route=route,
-            render=renderer(output),
+            render=gateway(output).render,
             write=lambda texts: _write_parts(path, texts),
             command=command_line(command),
         ).run()
         return
     with ReadClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_tables(region, route)
-    texts = renderer(output)(_usable(answer))
+    texts = gateway(output).render(_usable(answer))
     _write_parts(path, texts)
     if path != STDOUT:
         for part in texts:
@@ -163,14 +157,13 @@ def check_file(path: Path, kind: str, *, now_at: int) -> str:
 
 
 def _read(path: Path, kind: str) -> list[Mapping[str, str]]:
-    try:
-        tables = list(metadata_reader(kind)(path.read_text()))
+    with suppress(ValueError, KeyError, TypeError):
+        try:
+            tables = list(gateway(kind).read_metadata(path.read_text()))
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror}", hint=_IS_FOLLOWED) from error
         if tables and all(_microseconds(table["stale_until_at"]) and int(table["generation"]) for table in tables):
             return tables
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}", hint=_IS_FOLLOWED) from error
-    except (ValueError, KeyError, TypeError):
-        pass
     raise FileError(f"{path} is no {kind} export with tables", hint=_IS_FOLLOWED)
 
 

@@ -16,17 +16,13 @@ from isochrone_wire.answers import Selection, Window
 from isochrone_wire.routes import ChangeKind, RouteTable
 
 COMMANDS = {
-    "watch": Entry("isochrone_client.commands.routes:watch", "Show each table as it changes, until interrupted."),
-    "history": Entry(
-        "isochrone_client.commands.routes:history", "Show switches, freezes and their ends, newest first."
-    ),
-    "export": Entry(
-        "isochrone_client.commands.route_export:export", "Write the tables of a region as a file for a gateway."
-    ),
-    "kubernetes": Entry(
-        "isochrone_client.commands.kubernetes:kubernetes",
-        "Make routes of a Kubernetes cluster follow the tables of a region.",
-    ),
+    name: Entry(f"isochrone_client.commands.{module}:{name}", line)
+    for name, module, line in (
+        ("watch", "routes", "Show each table as it changes, until interrupted."),
+        ("history", "routes", "Show switches, freezes and their ends, newest first."),
+        ("export", "route_export", "Write the tables of a region as a file for a gateway."),
+        ("kubernetes", "kubernetes", "Make routes of a Kubernetes cluster follow the tables of a region."),
+    )
 }
 
 
@@ -67,15 +63,13 @@ def routes(context: click.Context, *, client: ReadClient, output: Output, region
     pages.require_usable(tables, now_at=now)
 
 
-_WATCH_EXAMPLES = (
+@options.command(
+    "watch",
     "isochrone routes watch",
     "isochrone routes watch --route chat --moves",
     "isochrone routes watch --output json --after 48",
 )
-
-
-@click.command("watch", epilog=options.example(*_WATCH_EXAMPLES))
-@click.option("--region", default="", metavar="REGION", shell_complete=completion.regions, help="Only this region.")
+@options.region_option("--region", default="", help="Only this region.")
 @options.route
 @click.option(
     "--after",
@@ -94,7 +88,7 @@ def watch(*, client: ReadClient, output: Output, region: str, route: str, after:
     After an outage of the collector it continues with the next generation: none is lost or repeated. On another
     database it starts over and reports that. Ctrl-C ends it with exit code 0.
     """
-    watching = TableStream(client, client_region=region, route=route, after=after, report=terminal.remark)
+    watching = TableStream(client=client, client_region=region, route=route, after=after, report=terminal.remark)
     tables = _moves(watching.tables(), after=after) if moves else watching.tables()
     terminal.write_all((pages.changes_page((table,), now_at=now_at()) for table in tables), output)
 
@@ -114,7 +108,7 @@ def _moves(tables: Iterable[RouteTable], *, after: int) -> Iterator[RouteTable]:
             seen.add(place)
 
 
-@click.command("history", epilog=options.example("isochrone routes history --window 24h"))
+@options.command("history", "isochrone routes history --window 24h")
 @options.regions
 @options.route
 @options.window
@@ -131,10 +125,7 @@ def history(*, client: ReadClient, output: Output, regions: tuple[str, ...], rou
         terminal.state_empty(pages.empty_message(answer.window))
 
 
-_EXPLAIN_EXAMPLES = ("isochrone explain us-east-2 chat", "isochrone explain us-east-2 chat --output json")
-
-
-@click.command("explain", epilog=options.example(*_EXPLAIN_EXAMPLES))
+@options.command("explain", "isochrone explain us-east-2 chat", "isochrone explain us-east-2 chat --output json")
 @click.argument("region", shell_complete=completion.regions)
 @click.argument("route")
 @click.option(

@@ -1,6 +1,5 @@
 """`isochrone samples`: single probes, new ones with `--follow`, all with `export`; `series`: values over time."""
 
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -11,13 +10,12 @@ from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples as pages
-from isochrone_client.sample_export import FORMATS, Writer
+from isochrone_client.sample_export import FORMATS
 from isochrone_client.streams import SampleStream, export_samples
 from isochrone_client.terminal import Output
 from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import CommandGroup, Entry, output_option
 from isochrone_wire.answers import Metric, Selection, Window
-from isochrone_wire.fleet import StoredSample
 from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US
 
@@ -25,7 +23,7 @@ _PROGRESS_EVERY_US = 2 * SECOND_US
 _POINTS_FOR_PEOPLE = 32
 
 COMMANDS = {
-    "export": Entry("isochrone_client.commands.samples:export", "Write every sample of a window, with every field."),
+    "export": Entry("isochrone_client.commands.samples:export", "Write every sample of a window, with every field.")
 }
 
 
@@ -82,7 +80,7 @@ def samples(
         pages.require_samples(newest, window=window)
 
 
-@click.command("export", epilog=options.example("isochrone samples export --window 1h --file samples.parquet"))
+@options.command("export", "isochrone samples export --window 1h --file samples.parquet")
 @output_option(
     *FORMATS,
     default=None,
@@ -108,30 +106,24 @@ def export(*, client: ReadClient, selection: Selection, output: str | None, path
     portions = export_samples(client, selection, report=terminal.remark)
     first = next(portions, ())
     pages.require_samples(first, window=selection.window)
+    rows, reported_at = 0, now_at()
     with open_output(path, force=force) as file:
-        rows = _write(chain([first], portions), FORMATS[chosen](file, selection.window, raw=raw))
+        writer = FORMATS[chosen](file, selection.window, raw=raw)
+        for portion in chain([first], portions):
+            writer.write(portion)
+            rows += len(portion)
+            if now_at() - reported_at >= _PROGRESS_EVERY_US:
+                reported_at = now_at()
+                terminal.remark(f"{rows} samples, rounds up to {minute(portion[-1].sample.round_at)} UTC")
+        writer.close()
     terminal.remark(f"{rows} samples exported" + ("" if path == STDOUT else f" to {path}"))
 
 
-def _write(portions: Iterator[tuple[StoredSample, ...]], writer: Writer) -> int:
-    rows, reported_at = 0, now_at()
-    for portion in portions:
-        writer.write(portion)
-        rows += len(portion)
-        if now_at() - reported_at >= _PROGRESS_EVERY_US:
-            reported_at = now_at()
-            terminal.remark(f"{rows} samples, rounds up to {minute(portion[-1].sample.round_at)} UTC")
-    writer.close()
-    return rows
-
-
-@click.command(
+@options.command(
     "series",
-    epilog=options.example(
-        "isochrone series --target kimi-k2.5 --window 7d",
-        "isochrone series --metric e2e --limit 8 --output json",
-        "isochrone series --target kimi-k2.5 --bins 40",
-    ),
+    "isochrone series --target kimi-k2.5 --window 7d",
+    "isochrone series --metric e2e --limit 8 --output json",
+    "isochrone series --target kimi-k2.5 --bins 40",
 )
 @options.metric_option("The metric of the values.")
 @options.limit_option("Show the goodput: the share of planned requests whose metric, a latency, is within this limit.")

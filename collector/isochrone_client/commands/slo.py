@@ -11,14 +11,13 @@ from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Selection
 from isochrone_wire.model import SECOND_US
 
-_EXAMPLES = (
+
+@options.command(
+    "slo",
     "isochrone slo --region us-east-2 --window 24h",
     "isochrone slo --use voice --by hour --window 7d",
     "isochrone slo --answer 500 --limit 8 --min-speed 30",
 )
-
-
-@click.command("slo", epilog=options.example(*_EXAMPLES))
 @click.option(
     "--use",
     "uses",
@@ -76,13 +75,11 @@ def slo(
     latency_targets.require_verdict(answer)
 
 
-@click.command(
+@options.command(
     "simulate",
-    epilog=options.example(
-        "isochrone simulate --window 1h",
-        "isochrone simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2",
-        "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
-    ),
+    "isochrone simulate --window 1h",
+    "isochrone simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2",
+    "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
 )
 @click.option(
     "--policy",

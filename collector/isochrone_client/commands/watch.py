@@ -20,16 +20,16 @@ from isochrone_common.cli.command_line import Choice, Seconds
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import SECOND_US
 
-_EXAMPLES = (
-    "isochrone watch",
-    "isochrone watch --metric e2e --baseline us-east-2 --window 6h",
-    "isochrone watch --target 'qwen/*' --output json --follow",
-)
 # The width of a table that is not to be narrowed.
 _UNLIMITED = 10_000
 
 
-@click.command("watch", epilog=options.example(*_EXAMPLES))
+@options.command(
+    "watch",
+    "isochrone watch",
+    "isochrone watch --metric e2e --baseline us-east-2 --window 6h",
+    "isochrone watch --target 'qwen/*' --output json --follow",
+)
 @options.metric_option("The metric to show first; m shows the next one.", METRICS)
 @options.baseline
 @options.regions

@@ -13,11 +13,10 @@ import time
 
 # A clean stop of the collector takes up to 5 s for its calls, then it stops PostgreSQL.
 _STOP_SECONDS = 30.0
-_STDIN = 0
 
 
 def _stop_with_the_demo() -> None:
-    while os.read(_STDIN, 1):
+    while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_STOP_SECONDS)

@@ -1,4 +1,8 @@
-"""The processes of the demo: started, awaited and stopped by pid. They also end if the demo is killed (see `child`)."""
+"""The processes of the demo: started, awaited and stopped by pid. They also end if the demo is killed (see `child`).
+
+Where this machine allows network namespaces, the providers run in one of their own, and each agent in that of its
+region, a real round trip away. The collector stays in the network of this machine; a Unix socket leads to it.
+"""
 
 import json
 import os
@@ -6,20 +10,19 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from isochrone_client.demo.scenario import ROUND_TRIPS_MS
 from isochrone_client.errors import DemoError
 from isochrone_client.screen import StopRequests
+from isochrone_common.address import MAX_SOCKET_PATH_BYTES
 
-# Options of the programs are also variables: one for the user's own collector would make the demo use its database.
-_OPTION_PREFIX = "ISOCHRONE_"
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
-_POLL_SECONDS = 0.02
-_LOG_LINES = 12
 
 
 class _Running(NamedTuple):
@@ -96,7 +99,7 @@ class Processes:
         for running in ending:
             with running.process as process:  # at the end of the block, its pipes are closed
                 while process.poll() is None and self._stop.count == requests and time.monotonic() < deadline:
-                    self._stop.sleep(_POLL_SECONDS)
+                    self._stop.sleep(0.02)
                 if process.poll() is None:
                     process.kill()
         self._running = [running for running in self._running if running not in ending]
@@ -109,7 +112,7 @@ class Processes:
 
     def _failure(self, name: str, what: str) -> DemoError:
         log = self._logs / f"{name}.log"
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
         return DemoError(f"{name} {what}\n{tail}", hint="see the end of its log above")
 
 
@@ -135,8 +138,8 @@ def run(module: str, *options: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the demo's programs: this one without options of other collectors and agents."""
-    return {name: text for name, text in os.environ.items() if not name.startswith(_OPTION_PREFIX)}
+    """The environment of the demo's programs: this one without options, such as the database of the user's own."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("ISOCHRONE_")}
 
 
 def _first_line(process: subprocess.Popen[bytes], stop: StopRequests) -> bytes:
@@ -153,3 +156,48 @@ def _first_line(process: subprocess.Popen[bytes], stop: StopRequests) -> bytes:
             return line
         line += piece
     return line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The address of the providers, and the words to put before a command that runs beside them or in a region.
+
+    Without a network, everything runs on the loopback of this machine, for the reason in `absence`.
+    """
+
+    absence: str = ""
+    address: str = "127.0.0.1"
+    providers: Sequence[str] = ()
+    regions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.absence:
+            return f"the distance of the regions is simulated in the providers only: {self.absence}"
+        return "round trips to the providers: " + ", ".join(f"{ms} ms from {at}" for at, ms in ROUND_TRIPS_MS.items())
+
+    @property
+    def options(self) -> Iterator[str]:
+        """The options by which the simulator takes the network's share from its own times; none without a network."""
+        if not self.absence:
+            yield "--allow-remote"
+            for region, round_trip_ms in ROUND_TRIPS_MS.items():
+                yield from ("--round-trip", region, str(round_trip_ms))
+
+
+def collector_socket(root: Path) -> Path | None:
+    """The path of the collector's Unix socket in the folder of the demo; `None` if it is too long for a socket."""
+    path = root / "collector.sock"
+    return path if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES else None
+
+
+def start_network(processes: Processes, root: Path) -> Network:
+    """Start the network; one without namespaces if that is not possible."""
+    if collector_socket(root) is None:
+        return Network(absence=f"the path of {root} is too long for a Unix socket")
+    round_trips = [f"{region}={ms}" for region, ms in ROUND_TRIPS_MS.items()]
+    try:
+        # A program of one thread: others may not enter a user namespace.
+        ready = processes.start_ready("network", "isochrone_sim.network", *round_trips, ends_with_input=True)
+    except DemoError as error:
+        return Network(absence=str(error).splitlines()[-1])
+    return Network(address=ready["address"], providers=ready["hub"], regions=ready["regions"])

@@ -7,9 +7,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
-_MAX_BYTES = 64 * 1024
-_INCIDENT_TYPES = ("target_failing", "target_throttled", "target_recovered")
-
 
 class AlertReceiver:
     """A webhook for the length of a block. It accepts every alert, and does not verify signatures."""
@@ -55,11 +52,15 @@ def _handler(received: list[tuple[str, str]]) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             """Accept an alert."""
-            body = json.loads(self.rfile.read(min(int(self.headers["content-length"]), _MAX_BYTES)))
+            body = json.loads(self.rfile.read(min(int(self.headers["content-length"]), 64 * 1024)))
             kind, data = body["type"].removeprefix("isochrone."), body["data"]
             # Since when and which errors are in the list of incidents.
             what = data["sentence"].partition(" since ")[0].rstrip(",")
-            sentence = f"alert {kind}: {data['subject']} {what}" if kind in _INCIDENT_TYPES else ""
+            sentence = (
+                f"alert {kind}: {data['subject']} {what}"
+                if kind in ("target_failing", "target_throttled", "target_recovered")
+                else ""
+            )
             received.append((data["id"], sentence))
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()

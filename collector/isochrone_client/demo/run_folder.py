@@ -24,9 +24,6 @@ _PREFIX, _KEEP = "isochrone-demo-", "keep"
 # The processes of a killed demo end within this time.
 _ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.1
-# A fast shutdown, then an immediate one.
-_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
-_STOP_TIMEOUT_SECONDS = 15.0
 _DATA_PREFIX, _SOCKET_PREFIX = "collector-", "isochrone-pg-"
 
 
@@ -178,8 +175,8 @@ def stop_servers(root: Path) -> None:
 
 def _stop_server(pid: int, cluster: Path) -> None:
     """Stop a PostgreSQL server and wait for its end. Raises `DemoError`."""
-    for signal_number in _SIGNALS:
-        deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
+    for signal_number in (signal.SIGINT, signal.SIGQUIT):  # a fast shutdown, then an immediate one
+        deadline = time.monotonic() + 15.0
         with suppress(ProcessLookupError):
             if _serves(pid, cluster):
                 os.kill(pid, signal_number)

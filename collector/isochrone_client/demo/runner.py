@@ -22,10 +22,8 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.client import ReadClient
-from isochrone_client.demo import ground_truth
 from isochrone_client.demo.display import Display, Observer
-from isochrone_client.demo.network import Network, collector_socket, start_network
-from isochrone_client.demo.processes import Processes, run
+from isochrone_client.demo.processes import Network, Processes, collector_socket, run, start_network
 from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.run_folder import database_folder, run_folder
 from isochrone_client.demo.scenario import (
@@ -41,6 +39,8 @@ from isochrone_client.demo.scenario import (
     Model,
     Timeline,
     plan_document,
+    truth_page,
+    truths,
 )
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import alerts, differentials, leaderboard
@@ -183,8 +183,8 @@ def _print_results(client: ReadClient, models: Sequence[Model], selection: Selec
     ):
         terminal.write(page)
         click.echo()
-    compared = ground_truth.compared(answer, models)
-    terminal.write(ground_truth.page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
+    compared = truths(answer, models)
+    terminal.write(truth_page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
     if not rows:
         hint = f"run the demo for longer: {_command('isochrone demo --for 60s')}"
         raise ClientError("nothing was measured", hint=hint)

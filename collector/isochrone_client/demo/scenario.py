@@ -1,5 +1,5 @@
 """The scenarios of the demo: its vantages, its plan, the events of the providers, and the ground truth of the simulated
-world. Pure.
+world beside the measured differentials. Pure.
 """
 
 import json
@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from isochrone_client.formats import milliseconds, number
-from isochrone_client.pages.matrix import Cell, Matrix, Place
+from isochrone_client.formats import UNKNOWN, Amount, amount_interval, amount_ms, milliseconds, number
+from isochrone_client.pages.matrix import Matrix, Place
+from isochrone_client.render.page import Column, Page
+from isochrone_wire.answers import Differential, DifferentialList
 
 HOST = "llm.isochrone.test"
 BASELINE = "us-east-2"
@@ -49,8 +51,6 @@ ROUTES = {
     "chat": ("chat", 1000, ("tencent/hunyuan-turbos", "zhipu/glm-4-32b", "minimax/minimax-m2.5")),
     "code": ("code", 500, ("qwen/qwen3-32b", "deepseek/deepseek-v4-pro", "moonshot/kimi-k2.5")),
 }
-# The widest interval with which the size of a change is stated, as a share of that size.
-_KNOWN_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,19 +203,87 @@ class Timeline:
     def _measured(self, found: Matrix) -> Iterator[str]:
         for target, region in found.changed:
             cell = found.cell(target, region)
-            if _is_known(cell) and (target, region) not in self._changed:
+            row, change = cell.firm, cell.changed or 0.0
+            # The size of a change is stated when the interval is at most half as wide.
+            is_known = row is not None and (row.shift_high or 0.0) - (row.shift_low or 0.0) <= abs(change) / 2
+            if is_known and (target, region) not in self._changed:
                 self._changed.append((target, region))
-                change = milliseconds(cell.changed) or 0.0
-                by = f"{number(abs(change))} ms {'longer' if change > 0 else 'less'}"
+                by = f"{number(milliseconds(abs(change)))} ms {'longer' if change > 0 else 'less'}"
                 yield f"measured: {target} takes {by} from {region} than at the start"
         for target, region in [place for place in self._changed if place not in found.changed]:
             self._changed.remove((target, region))
             yield f"measured: {target} is as fast as at the start from {region}"
 
 
-def _is_known(cell: Cell) -> bool:
-    """Return whether the rounds of the window agree on the size of a change."""
-    row = cell.firm
-    if row is None or cell.changed is None or row.shift_low is None or row.shift_high is None:
-        return False
-    return row.shift_high - row.shift_low <= _KNOWN_SHARE * abs(cell.changed)
+PUBLISHED = "published"
+_MISSED = "missed: the true difference is outside of the interval, as it is of one 95 % interval in twenty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One differential, measured and true, in microseconds; positive values are slower than the baseline."""
+
+    measured: Differential
+    true_us: int
+
+    @property
+    def error_us(self) -> float | None:
+        """Measured minus true."""
+        return None if self.measured.shift is None else self.measured.shift - self.true_us
+
+    @property
+    def verdict(self) -> str:
+        """`found` if the interval contains the true difference, else `missed`; unknown without an interval."""
+        low, high = self.measured.shift_low, self.measured.shift_high
+        if low is None or high is None:
+            return UNKNOWN
+        return "found" if low <= self.true_us <= high else "missed"
+
+
+def truths(answer: DifferentialList, models: Sequence[Model]) -> tuple[Comparison, ...]:
+    """The differentials whose ground truth is a published figure."""
+    published = {
+        (model["id"], region): model["differential_us"][region]
+        for model in models
+        for region, source in model["offset_source"].items()
+        if source == PUBLISHED
+    }
+    return tuple(
+        Comparison(measured=row, true_us=published[row.model, row.region])
+        for row in answer.differentials
+        if (row.model, row.region) in published
+    )
+
+
+def truth_page(rows: tuple[Comparison, ...], *, load: float, cores: int) -> Page[Comparison]:
+    """The page of the comparisons; `load` is the number of processes that wanted one of the `cores` of this machine."""
+
+    def interval(row: Comparison) -> Amount:
+        low, high = row.measured.shift_low, row.measured.shift_high
+        return amount_interval(milliseconds(low), milliseconds(high), signed=True)
+
+    is_missed = any(row.verdict == "missed" for row in rows)
+    busy = f"this machine was busy: {load:.1f} processes wanted its {cores} processors, which delays probes and replies"
+    return Page(
+        schema="isochrone.demo-truth/1",
+        title="ground truth: the published differences that the simulated world has, and the measured ones",
+        fields=(),
+        columns=(
+            Column(heading="model", text=lambda row: row.measured.model, wide=True),
+            Column(heading="true", unit="ms", text=lambda row: amount_ms(row.true_us, signed=True), scale="ms"),
+            Column(
+                heading="measured", unit="ms", text=lambda row: amount_ms(row.measured.shift, signed=True), scale="ms"
+            ),
+            Column(heading="interval", unit="95 %, ms", text=interval, scale="ms"),
+            Column(heading="error", unit="ms", text=lambda row: amount_ms(row.error_us, signed=True)),
+            Column(
+                heading="truth",
+                text=lambda row: row.verdict,
+                style=lambda row: "red" if row.verdict == "missed" else "green",
+                wide=True,
+            ),
+        ),
+        rows=tuple(sorted(rows, key=lambda row: row.true_us, reverse=True)),
+        group=lambda row: f"{row.measured.region} against the baseline, ttft",
+        notes=(*([_MISSED] if is_missed else ()), *([busy] if load > cores else ())),
+    )

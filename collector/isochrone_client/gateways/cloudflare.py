@@ -10,34 +10,27 @@ https://developers.cloudflare.com/ai-gateway/usage/chat-completion/ (providers)
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from isochrone_client.gateways.expressible import expressible, host, identifier, metadata
+from isochrone_client.gateways.expressible import VENDORS, expressible, host, identifier, metadata
 from isochrone_common.route_consumer import priority_groups, read_json_metadata
-from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
+from isochrone_wire.routes import RegionTables, RouteTable
 
-_PROVIDER = {
-    "api.anthropic.com": "anthropic",
-    "api.cerebras.ai": "cerebras",
-    "api.cohere.com": "cohere",
-    "api.deepseek.com": "deepseek",
-    "api.groq.com": "groq",
-    "api.mistral.ai": "mistral",
-    "api.openai.com": "openai",
-    "api.x.ai": "grok",
-    "generativelanguage.googleapis.com": "google-ai-studio",
-}
-# Dynamic routes are called as chat completions.
-_NOT_CHAT = "openai-responses"
-_TIMEOUT_MS = 60_000
+_PROVIDER = VENDORS | {"api.x.ai": "grok"}
 _END = "end"
 
 
 def render(tables: RegionTables) -> dict[str, str]:
     """The routes as JSON. Raises `ClientError` if Cloudflare can call no member."""
     hint = f"it calls {', '.join(sorted(set(_PROVIDER.values())))} at their own addresses"
-    parts = expressible(tables, _callable, gateway="Cloudflare", hint=hint)
+    parts = expressible(
+        tables,
+        # Dynamic routes are called as chat completions.
+        lambda table: [one for one in table.entries if host(one) in _PROVIDER and one.dialect != "openai-responses"],
+        gateway="Cloudflare",
+        hint=hint,
+    )
     routes = [
         {"name": identifier(part.table.route), "elements": list(_elements(part.table))}
         for part in parts
@@ -50,44 +43,30 @@ def render(tables: RegionTables) -> dict[str, str]:
 read_metadata = read_json_metadata
 
 
-def _callable(table: RouteTable) -> list[RouteEntry]:
-    return [entry for entry in table.entries if host(entry) in _PROVIDER and entry.dialect != _NOT_CHAT]
-
-
 def _elements(table: RouteTable) -> Iterator[dict[str, Any]]:
     groups = priority_groups(table)
     members = [entry for group in groups for entry in group]
     drawn = groups[0]
-    yield {"id": "start", "type": "start", "outputs": {"next": _to(_draw(1, len(drawn)))}}
-    yield from _draws([entry.weight for entry in drawn])
+    yield _element("start", "start", {"next": _draw(1, len(drawn))})
+    # Each percentage draws one member or goes on to the next.
+    for place in range(1, len(drawn)):
+        percent = min(max(round(100 * drawn[place - 1].weight / sum(one.weight for one in drawn[place - 1 :])), 1), 99)
+        outputs = {f"{percent}%": _model(place, 1), "else": _draw(place + 1, len(drawn))}
+        yield _element(_draw(place, len(drawn)), "percentage", outputs)
     for place, first in enumerate(drawn, start=1):
-        yield from _attempts(place, [first, *(entry for entry in members if entry is not first)])
-    yield {"id": _END, "type": "end", "outputs": {}}
+        # The member that was drawn, and the others behind it.
+        for attempt, entry in enumerate([first, *(entry for entry in members if entry is not first)], start=1):
+            following = _model(place, attempt + 1) if attempt < len(members) else _END
+            properties = {"provider": _PROVIDER[host(entry)], "model": entry.model, "timeout": 60_000, "retries": 0}
+            outputs = {"success": _END, "fallback": following}
+            yield _element(_model(place, attempt), "model", outputs, properties=properties)
+    yield _element(_END, "end", {})
 
 
-def _draws(weights: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """The percentages, each of which draws one member or goes on to the next."""
-    for place, weight in enumerate(weights[:-1], start=1):
-        percent = min(max(round(100 * weight / sum(weights[place - 1 :])), 1), 99)
-        outputs = {f"{percent}%": _to(_model(place, 1)), "else": _to(_draw(place + 1, len(weights)))}
-        yield {"id": _draw(place, len(weights)), "type": "percentage", "outputs": outputs}
-
-
-def _attempts(place: int, members: Sequence[RouteEntry]) -> Iterator[dict[str, Any]]:
-    """The member that was drawn, and the others behind it."""
-    for attempt, entry in enumerate(members, start=1):
-        following = _model(place, attempt + 1) if attempt < len(members) else _END
-        yield {
-            "id": _model(place, attempt),
-            "type": "model",
-            "properties": {
-                "provider": _PROVIDER[host(entry)],
-                "model": entry.model,
-                "timeout": _TIMEOUT_MS,
-                "retries": 0,
-            },
-            "outputs": {"success": _to(_END), "fallback": _to(following)},
-        }
+def _element(name: str, kind: str, outputs: Mapping[str, str], **more: object) -> dict[str, Any]:
+    """An element of the graph; an output leads to another element."""
+    following = {output: {"elementId": to} for output, to in outputs.items()}
+    return {"id": name, "type": kind, **more, "outputs": following}
 
 
 def _draw(place: int, count: int) -> str:
@@ -97,7 +76,3 @@ def _draw(place: int, count: int) -> str:
 
 def _model(place: int, attempt: int) -> str:
     return f"model-{place}-{attempt}"
-
-
-def _to(element: str) -> dict[str, str]:
-    return {"elementId": element}

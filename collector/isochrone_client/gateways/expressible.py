@@ -11,9 +11,20 @@ from isochrone_common.route_consumer import table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _NOT_IN_IDENTIFIERS = re.compile(r"[^A-Za-z0-9._-]")
-_HASH_CHARS = 8
 NO_QUERY = "members whose base URL has a query need the Python client or Envoy"
 """The hint of gateways that call every other member."""
+
+VENDORS = {
+    "api.anthropic.com": "anthropic",
+    "api.cerebras.ai": "cerebras",
+    "api.cohere.com": "cohere",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral",
+    "api.openai.com": "openai",
+    "generativelanguage.googleapis.com": "google-ai-studio",
+}
+"""The hosts whose providers Cloudflare and OpenRouter call by the same name."""
 
 Choose = Callable[[RouteTable], Sequence[RouteEntry]]
 """A table to those of its members that a gateway can call, in the order of the table."""
@@ -63,4 +74,4 @@ def host(entry: RouteEntry) -> str:
 def identifier(name: str) -> str:
     """The name with `-` for all but letters, digits, `.`, `_` and `-`, and then with a hash that keeps it unique."""
     plain = _NOT_IN_IDENTIFIERS.sub("-", name)
-    return name if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:_HASH_CHARS]}"
+    return name if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"

@@ -10,7 +10,6 @@ https://developer.konghq.com/plugins/request-transformer/reference/, https://dev
 https://developer.konghq.com/deck/reference/env-variables/
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,6 @@ from isochrone_common.envoy import ROUTE_HEADER
 from isochrone_common.route_consumer import header_lines, key_variable, priority_groups, read_header_lines
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
-_WHOLE = 10_000
 # A POST is repeated only with `non_idempotent`.
 _ON_FAILURE = (
     *("error", "timeout", "invalid_header", "non_idempotent"),
@@ -73,16 +71,18 @@ read_metadata = read_header_lines
 def _callable(table: RouteTable) -> list[RouteEntry]:
     """The members at hosts that Kong can call, with the operation of the first one."""
     known = [entry for entry in table.entries if _DRIVERS[entry.dialect].only_host in ("", host(entry))]
-    return [entry for entry in known if _route_type(entry) == _route_type(known[0])]
-
-
-def _route_type(entry: RouteEntry) -> str:
-    return _DRIVERS[entry.dialect].route_type
+    operations = [_DRIVERS[entry.dialect].route_type for entry in known]
+    return [entry for entry, operation in zip(known, operations, strict=True) if operation == operations[0]]
 
 
 def _route(table: RouteTable) -> dict[str, Any]:
-    members = [entry for group in priority_groups(table) for entry in group]
-    algorithm, weights = _balance(table)
+    first, *others = priority_groups(table)
+    members = [*first, *(entry for (entry,) in others)]
+    # Members of equal weight would be one group.
+    algorithm, weights = "priority", [*range(len(members), 0, -1)]
+    if len(first) > 1:
+        algorithm = "round-robin"
+        weights = [*(max(1, round(entry.weight * 10_000)) for entry in first), *(1 for _ in others)]
     targets = [_target(entry, weight) for entry, weight in zip(members, weights, strict=True)]
     balancer = {"algorithm": algorithm, "retries": len(members), "failover_criteria": list(_ON_FAILURE)}
     return {
@@ -93,14 +93,6 @@ def _route(table: RouteTable) -> dict[str, Any]:
             {"name": "ai-proxy-advanced", "config": {"balancer": balancer, "targets": targets}},
         ],
     }
-
-
-def _balance(table: RouteTable) -> tuple[str, Sequence[int]]:
-    """The algorithm, and the weight of each member in the order of attempts."""
-    first, *others = priority_groups(table)
-    if len(first) == 1:  # members of equal weight would be one group
-        return "priority", range(1 + len(others), 0, -1)
-    return "round-robin", [*(max(1, round(entry.weight * _WHOLE)) for entry in first), *(1 for _ in others)]
 
 
 def _target(entry: RouteEntry, weight: int) -> dict[str, Any]:

@@ -20,9 +20,6 @@ _PROVIDER = {
     "gemini": ("gemini/", ""),
     "cohere": ("cohere/", "/chat"),
 }
-_DIGITS = 6
-# One attempt on each of two other members; callers do not wait for more.
-_MAX_RETRIES = 2
 
 
 def render(tables: RegionTables) -> dict[str, str]:
@@ -40,7 +37,8 @@ def render(tables: RegionTables) -> dict[str, str]:
     settings = {
         "routing_strategy": "simple-shuffle",
         "enable_weighted_failover": True,
-        "num_retries": min(most - 1, _MAX_RETRIES),
+        # One attempt on each of two other members; callers do not wait for more.
+        "num_retries": min(most - 1, 2),
     }
     document = {"model_list": models, "router_settings": settings}
     comment = [
@@ -62,6 +60,6 @@ def _deployment(route: str, entry: RouteEntry, *, order: int, shared: bool) -> d
     params["api_key"] = f"os.environ/{key_variable(entry.credential_ref)}" if entry.credential_ref else "none"
     return {
         "model_name": route,
-        "litellm_params": params | {"weight": round(entry.weight, _DIGITS) or 1, "order": order},
+        "litellm_params": params | {"weight": round(entry.weight, 6) or 1, "order": order},
         "model_info": {"id": f"{entry.target}@{route}" if shared else entry.target},
     }

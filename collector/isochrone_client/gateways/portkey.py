@@ -25,10 +25,6 @@ _PROVIDER = {
 }
 # The end of base URLs that Portkey adds itself.
 _ADDED = {"gemini": "/v1beta", "cohere": "/v2"}
-# The status codes on which Portkey tries the next target.
-_ON_STATUS = [429, 500, 502, 503, 504, 529]
-_NAMES_ROUTE = ("params.model", "metadata.route")
-_DIGITS = 6
 
 
 def render(tables: RegionTables) -> dict[str, str]:
@@ -36,7 +32,10 @@ def render(tables: RegionTables) -> dict[str, str]:
     parts = expressible(tables, lambda table: table.entries, gateway="Portkey", hint=NO_QUERY)
     usable = [part.table for part in parts if part.table.entries]
     conditions = [
-        {"query": {"$or": [{name: {"$eq": table.route}} for name in _NAMES_ROUTE]}, "then": table.route}
+        {
+            "query": {"$or": [{name: {"$eq": table.route}} for name in ("params.model", "metadata.route")]},
+            "then": table.route,
+        }
         for table in usable
     ]
     config = {
@@ -62,7 +61,8 @@ def _route(table: RouteTable) -> dict[str, Any]:
     # The member that was drawn and failed is most likely the one with the largest weight, so it is tried last.
     one_by_one = reversed(first) if len(first) > 1 else ()
     fallbacks = [_member(entry, with_weight=False) for group in ((*one_by_one,), *unweighted) for entry in group]
-    strategy = {"mode": "fallback", "on_status_codes": _ON_STATUS}
+    # The status codes on which Portkey tries the next target.
+    strategy = {"mode": "fallback", "on_status_codes": [429, 500, 502, 503, 504, 529]}
     return {"strategy": strategy, "targets": [balanced, *fallbacks]}
 
 
@@ -75,5 +75,5 @@ def _member(entry: RouteEntry, *, with_weight: bool = True) -> dict[str, Any]:
         "api_key": f"{{{{KEY:{entry.credential_ref}}}}}" if entry.credential_ref else "none",
     }
     if with_weight:
-        member["weight"] = round(entry.weight, _DIGITS) or 1
+        member["weight"] = round(entry.weight, 6) or 1
     return member

@@ -26,7 +26,9 @@ def _lines(value: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # plain d
     if isinstance(value, dict) and value:
         for key, part in value.items():
             is_plain = _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_TEXT
-            yield from _entry(f"{indent}{key if is_plain else _quoted(key)}:", part, f"{indent}  ")
+            name = f"{indent}{key if is_plain else _scalar(key)}:"
+            is_nested = isinstance(part, dict | list) and part
+            yield from [name, *_lines(part, f"{indent}  ")] if is_nested else [f"{name} {_scalar(part)}"]
     elif isinstance(value, list) and value:
         for part in value:
             first, *others = _lines(part, f"{indent}  ")
@@ -35,20 +37,8 @@ def _lines(value: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # plain d
         yield f"{indent}{_scalar(value)}"
 
 
-def _entry(key: str, part: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # as above
-    if isinstance(part, dict | list) and part:
-        yield key
-        yield from _lines(part, indent)
-    else:
-        yield f"{key} {_scalar(part)}"
-
-
 def _scalar(value: Any) -> str:  # noqa: ANN401  # as above
     if isinstance(value, Template):
         return "'" + value.replace("'", "''") + "'"
-    return _quoted(value)
-
-
-def _quoted(value: Any) -> str:  # noqa: ANN401  # as above
     # `\u0024` is a dollar sign in YAML, and no template of decK.
     return json.dumps(value, ensure_ascii=False).replace("${{", "\\u0024{{")

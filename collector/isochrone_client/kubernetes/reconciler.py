@@ -22,8 +22,6 @@ RENEW_SECONDS = 2.0
 # A holder that could not renew stops early enough for every clock.
 DEADLINE_SECONDS = 10.0
 _READ_AGAIN_SECONDS = 60.0
-_RETRY_SECONDS = 5.0
-_STOP_SECONDS = 5.0
 
 Spec = Mapping[str, Any]
 
@@ -90,16 +88,13 @@ class Reconciler:
     clock: Callable[[], float] = time.monotonic
     _tables: Mapping[str, RouteTable] = field(default_factory=dict)
     _woken: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread = field(init=False)
+    _thread: threading.Thread | None = None
     _is_due: bool = False
     _is_over: threading.Event = field(default_factory=threading.Event)
     _reported: frozenset[str] = frozenset()
     _read_at: float = 0.0
     _renewed_at: float = -RENEW_SECONDS
     _led: bool = False
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def receive(self, tables: Iterable[RouteTable]) -> None:
         """Take the tables to follow from now on."""
@@ -110,13 +105,15 @@ class Reconciler:
         """Start the loop and a watch per kind, as threads."""
         for kind in KINDS:
             threading.Thread(target=self._watch, args=(kind,), daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the loop, and give the lease up, so that another replica leads at once."""
         self._is_over.set()
         self._woken.set()
-        self._thread.join(_STOP_SECONDS)
+        if self._thread is not None:
+            self._thread.join(5.0)
         if self.election.leads(self.clock()):
             with suppress(ClusterError):
                 before = self.cluster.read_lease(self.lease)
@@ -160,19 +157,14 @@ class Reconciler:
             return
         self._renewed_at = self.clock()
         before = self.cluster.read_lease(self.lease)
-        now = self.clock()
-        spec = self.election.wanted(
-            before["spec"] if before else None, now=now, renew_time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        )
-        if spec is None:
-            self.election.lost()
-            return
-        try:
-            self.cluster.write_lease(self.lease, before, spec)
-        except ConflictError:
-            self.election.lost()
-            return
-        self.election.written(spec, at=now)
+        now, renew_time = self.clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = self.election.wanted(before["spec"] if before else None, now=now, renew_time=renew_time)
+        with suppress(ConflictError):
+            if spec is not None:
+                self.cluster.write_lease(self.lease, before, spec)
+                self.election.written(spec, at=now)
+                return
+        self.election.lost()
 
     def _reconcile(self) -> None:
         changes = [
@@ -200,4 +192,4 @@ class Reconciler:
                     self._wake()
             except ClusterError:
                 # The loop reports a server that is away; a kind that is not installed is not reported.
-                self._is_over.wait(_RETRY_SECONDS)
+                self._is_over.wait(5.0)

@@ -26,7 +26,7 @@ _PAIR = re.compile(r"([^\s,=]+)=([^\s,=]+)")
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of route object; `has_priorities` if its backends have priorities beside weights."""
 
@@ -36,12 +36,8 @@ class Kind:
     has_priorities: bool
 
 
-HTTP_ROUTE = Kind(
-    api_version="gateway.networking.k8s.io/v1", kind="HTTPRoute", plural="httproutes", has_priorities=False
-)
-AI_GATEWAY_ROUTE = Kind(
-    api_version="aigateway.envoyproxy.io/v1alpha1", kind="AIGatewayRoute", plural="aigatewayroutes", has_priorities=True
-)
+HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", has_priorities=False)
+AI_GATEWAY_ROUTE = Kind("aigateway.envoyproxy.io/v1alpha1", "AIGatewayRoute", "aigatewayroutes", has_priorities=True)
 KINDS = (HTTP_ROUTE, AI_GATEWAY_ROUTE)
 
 
@@ -63,9 +59,8 @@ def change_of(kind: Kind, live: Object, tables: Mapping[str, RouteTable]) -> Cha
         return Change(problems=(f"{name}: the route {route!r} has no table; known: {known}",))
     targets = dict(_PAIR.findall(metadata.get("annotations", {}).get(TARGETS_ANNOTATION, "")))
     if not targets:
-        return Change(
-            problems=(f"{name}: the annotation {TARGETS_ANNOTATION} is missing; write BACKEND=PROVIDER/MODEL, …",)
-        )
+        missing = f"{name}: the annotation {TARGETS_ANNOTATION} is missing; write BACKEND=PROVIDER/MODEL, …"
+        return Change(problems=(missing,))
     rules = deepcopy(live["spec"].get("rules", []))
     problems = tuple(f"{name}, rule {number}: {problem}" for number, problem in _follow(kind, rules, targets, table))
     if rules == live["spec"].get("rules", []):

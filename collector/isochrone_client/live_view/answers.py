@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from isochrone_client.client import ReadClient
-from isochrone_client.formats import bars, between
+from isochrone_client.formats import bars, between, display_unit
 from isochrone_client.live_view.state import Question
 from isochrone_client.names import Names
 from isochrone_client.pages import matrix
@@ -19,7 +19,7 @@ from isochrone_client.pages.matrix import Matrix, Place, by_place, median
 from isochrone_client.render.page import SUFFIX_OF, Page, row_record, wire_fields
 from isochrone_client.window import now_at, parse_window
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Quantile, Selection
-from isochrone_wire.fleet import CoverageList, TargetList
+from isochrone_wire.fleet import CoverageList
 from isochrone_wire.insights import Alert, Incident, Leaderboard, Standing
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
@@ -27,7 +27,6 @@ from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
 SCHEMA = "isochrone.watch/1"
 MOST_BARS = 24
 NO_VALUE_MARK = "×"  # noqa: RUF001  # the sign for a bucket in which no probe had a value
-_DETAIL_POINTS = 60
 _QUANTITIES = ("median.value", "median.low", "median.high", "shift", "shift_low", "shift_high", "history")
 
 
@@ -96,13 +95,27 @@ class Observer:
         """Ask about all targets and, unless it is empty, about the target `detail`."""
         self.client.renew()  # this command may run for years
         answers = self._answers(question)
-        return answers, self._detail(answers, detail) if detail else None
+        if not detail:
+            return answers, None
+        client, baseline = self.client, answers.baseline
+        selection = Selection(window=answers.leaderboard.window, targets=(detail,))
+        return answers, Detail(
+            target=detail,
+            baseline=baseline,
+            leaderboard=client.get_leaderboard(selection, order=question.order),
+            differentials=client.get_differentials(selection, baseline=baseline, metric=question.metric, explain=True),
+            series=client.get_series(selection, metric=question.metric, points=60),
+            coverage=client.get_coverage(selection),
+        )
 
     def _answers(self, question: Question) -> Answers:
         client, answered_at = self.client, now_at()
         plan = client.list_targets()
         require_targets(plan)
-        baseline, regions = self._regions(question, plan)
+        names = Names.of(plan, client.list_vantages())
+        baseline = names.region(question.baseline or plan.baseline or next(iter(names.regions), ""))
+        chosen = {names.region(text) for text in question.regions} or {*names.regions}
+        regions = tuple(region for region in names.regions if region in chosen and region != baseline)
         window = parse_window(question.window, as_of=answered_at)
         only = regions if question.regions else ()
         everywhere = Selection(window=window, targets=question.targets)
@@ -121,27 +134,6 @@ class Observer:
             series=client.get_series(selection, metric=question.metric, points=MOST_BARS),
             incidents=client.list_incidents(window).incidents,
             newest_event=max(alerts, key=lambda alert: (alert.raised_at, alert.id), default=None),
-        )
-
-    def _regions(self, question: Question, plan: TargetList) -> tuple[str, tuple[str, ...]]:
-        """The baseline region, and the other regions of the question; short names are expanded."""
-        fleet = self.client.list_vantages()
-        known = dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in fleet.vantages))))
-        names = Names(regions=tuple(known), targets=plan.targets)
-        baseline = names.region(question.baseline or plan.baseline or next(iter(known), ""))
-        chosen = {names.region(text) for text in question.regions} or known.keys()
-        return baseline, tuple(region for region in known if region in chosen and region != baseline)
-
-    def _detail(self, answers: Answers, target: str) -> Detail:
-        client, question, baseline = self.client, answers.question, answers.baseline
-        selection = Selection(window=answers.leaderboard.window, targets=(target,))
-        return Detail(
-            target=target,
-            baseline=baseline,
-            leaderboard=client.get_leaderboard(selection, order=question.order),
-            differentials=client.get_differentials(selection, baseline=baseline, metric=question.metric, explain=True),
-            series=client.get_series(selection, metric=question.metric, points=_DETAIL_POINTS),
-            coverage=client.get_coverage(selection),
         )
 
 
@@ -227,7 +219,9 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
     metric, event = answers.question.metric, answers.newest_event
     shown = matrix.arranged(matrix_of(answers), sort=sort)
     rows = _rows(answers, shown.targets)
-    title = f"{metric.display_name} in {matrix.unit_of(metric)}, rounds between {between(answers.leaderboard.window)}"
+    title = (
+        f"{metric.display_name} in {display_unit(metric.unit)}, rounds between {between(answers.leaderboard.window)}"
+    )
     incidents = [open_incident(one) for one in answers.incidents]
     return replace(
         matrix.fitting_page(shown, title, width=width, forms=matrix.FORMS_WITH_BARS),

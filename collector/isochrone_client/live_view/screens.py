@@ -10,9 +10,9 @@ from typing import Any
 from rich.text import Text
 
 from isochrone_client.errors import ClientError, SlowError, UnreachableError
-from isochrone_client.formats import age, moment, span
+from isochrone_client.formats import age, display_unit, moment, span
 from isochrone_client.live_view.answers import NO_VALUE_MARK, Answers, Detail, Observer, matrix_of
-from isochrone_client.live_view.state import BINDINGS, Question, ViewState, press, selected_target
+from isochrone_client.live_view.state import BINDINGS, ViewState, press, selected_target
 from isochrone_client.pages import differentials, fleet, leaderboard, matrix, samples
 from isochrone_client.pages.alerts import open_incident
 from isochrone_client.pages.matrix import (
@@ -31,11 +31,9 @@ from isochrone_wire.durations import SECOND_US
 
 # The ages on the screen change with each second; an answer is looked for more often while one is awaited.
 _DRAW_SECONDS, _AWAIT_SECONDS = 1.0, 0.1
-_RETRY_US = SECOND_US
 _POINTER, _GAP, _PROMPT, _CUT = "▸ ", "  ", "try ", " …"
 # The lines before the rows of a page without a title: an empty one, two of headings.
 _HEADINGS = 3
-_LEAST_ROWS = 3
 _MOST_INCIDENTS = 5
 _MIN_BAR = 10
 _SIGNS = {
@@ -44,7 +42,6 @@ _SIGNS = {
     **{mark: decision.value for decision, mark in DECISION_MARKS.items()},
     NO_VALUE_MARK: "probes without a value",
 }
-_DURATION_UNITS = ("s", "m", "h", "d", "w")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,64 +83,37 @@ def run(
     follow: Callable[[View], View] = lambda view: view,
 ) -> None:
     """Show the live view, from a first view on, until `q` or a request to stop. The questions are asked in the thread
-    `beside`, and `follow` changes the view before each draw.
+    `beside`, `every_us` after an answer and each second without one; `follow` changes the view before each draw.
     """
-    asking = _Asking(
-        observer=observer,
-        beside=beside,
-        every_us=every_us,
-        question=(view.state.question, ""),
-        next_at=view.now_at + every_us,
-    )
+    asked: Future[tuple[Answers, Detail | None]] | None = None
+    question, next_at = (view.state.question, ""), view.now_at + every_us
     with Screen() as drawn:
         while not stop.wanted:
-            view = follow(asking.updated(replace(view, now_at=now_at())))
+            view = replace(view, now_at=now_at())
+            if asked is not None and asked.done():
+                view, asked = _answered(view, asked), None
+                next_at = view.now_at + (SECOND_US if view.failure else every_us)
+            wanted = view.state.question, view.state.detail
+            # At once if the question has changed; in another thread, so that the screen follows the keys meanwhile.
+            if asked is None and (view.now_at >= next_at or wanted != question):
+                question, asked = wanted, beside.submit(observer.observe, *wanted)
+            view = follow(view)
             if view.state.is_over:
                 break
             drawn.draw(partial(screen, view))
-            for key in drawn.keys(_AWAIT_SECONDS if asking.is_waiting else _DRAW_SECONDS, stop):
+            for key in drawn.keys(_DRAW_SECONDS if asked is None else _AWAIT_SECONDS, stop):
                 view = replace(view, state=press(view.state, key, shown_of(view)))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Asking:
-    """Asks in another thread, so that the screen follows the keys meanwhile: `every_us` after an answer, at once if the
-    question has changed, and after a second while the collector does not answer.
-    """
-
-    observer: Observer
-    beside: ThreadPoolExecutor
-    every_us: int
-    question: tuple[Question, str]
-    next_at: int
-    _asked: "Future[tuple[Answers, Detail | None]] | None" = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Return whether an answer is awaited."""
-        return self._asked is not None
-
-    def updated(self, view: View) -> View:
-        """The view with the answer that has arrived, if there is one. Asks if it is time."""
-        if self._asked is not None and self._asked.done():
-            asked, self._asked = self._asked, None
-            view = self._answered(view, asked)
-        wanted = view.state.question, view.state.detail
-        if self._asked is None and (view.now_at >= self.next_at or wanted != self.question):
-            self.question = wanted
-            self._asked = self.beside.submit(self.observer.observe, *wanted)
-        return view
-
-    def _answered(self, view: View, asked: "Future[tuple[Answers, Detail | None]]") -> View:
-        try:
-            answers, detail = asked.result()
-        except ClientError as error:
-            self.next_at = view.now_at + _RETRY_US
-            is_away = isinstance(error, UnreachableError | SlowError)
-            since = (view.failing_since or view.now_at) if is_away else None
-            return replace(view, failure=str(error), failing_since=since)
-        self.next_at = view.now_at + self.every_us
-        return replace(view, answers=answers, detail=detail, failure="", failing_since=None)
+def _answered(view: View, asked: "Future[tuple[Answers, Detail | None]]") -> View:
+    """The view with the answers that have arrived, or with the reason that there are no newer ones."""
+    try:
+        answers, detail = asked.result()
+    except ClientError as error:
+        is_away = isinstance(error, UnreachableError | SlowError)
+        since = (view.failing_since or view.now_at) if is_away else None
+        return replace(view, failure=str(error), failing_since=since)
+    return replace(view, answers=answers, detail=detail, failure="", failing_since=None)
 
 
 def shown_of(view: View) -> Matrix:
@@ -172,7 +142,7 @@ def _all_targets(view: View, width: int, room: int) -> list[Text]:
     lines = lines_of(page, width=width - len(_POINTER))
     above = [_title(view, width), fitting(_signs(view, found, part), width)]
     above += [_pointed(line, is_selected=False) for line in lines[1:_HEADINGS]]
-    least = len(found.targets) if view.story else min(len(found.targets), _LEAST_ROWS)
+    least = len(found.targets) if view.story else min(len(found.targets), 3)
     below = _below(view, width, room - len(above) - least)
     # The rows that fit, with the selected one among them.
     pointed, count = selected_target(view.state, found.targets), len(found.targets)
@@ -216,19 +186,15 @@ def _one_target(view: View, width: int, room: int) -> list[Text]:
         "outcomes": fleet.coverage_page(detail.coverage, now_at=view.now_at),
     }
     lines: list[Text] = []
+    region: Column[Any] = Column("region", lambda row: row.region, wide=True)
     for title, page in pages.items():
-        section = lines_of(_by_region(page, title, detail.baseline), width=width)
+        kept = [column for column in page.columns if column.heading not in ("rank", "target", "model", "provider")]
+        rows = tuple(sorted(page.rows, key=lambda row: (row.region != detail.baseline, row.region)))
+        shown = replace(page, title=title, columns=(region, *kept), rows=rows, group=lambda _row: "")
+        section = lines_of(shown, width=width)
         lines += [*([Text("")] if lines and section else []), *section]
     most = max(len(lines) - (room - len(above)), 0)
     return [*above, *lines[min(view.state.scrolled, most) :]]
-
-
-def _by_region(page: Page[Any], title: str, baseline: str) -> Page[Any]:
-    """The page of a command about one target: a row per region, the baseline first."""
-    region: Column[Any] = Column(heading="region", text=lambda row: row.region, wide=True)
-    kept = [column for column in page.columns if column.heading not in ("rank", "target", "model", "provider")]
-    rows = tuple(sorted(page.rows, key=lambda row: (row.region != baseline, row.region)))
-    return replace(page, title=title, columns=(region, *kept), rows=rows, group=lambda _row: "")
 
 
 def _help(width: int) -> list[Text]:
@@ -247,8 +213,8 @@ def _title(view: View, width: int) -> Text:
     """The subject, and on the right the age of the answers, the length of an outage, or the progress of a demo."""
     answers, story = view.answers, view.story
     window, metric = answers.question.window, answers.question.metric
-    last = f"last {window}" if window[:1].isdigit() and window[-1:] in _DURATION_UNITS else window
-    left = f"Isochrone{_GAP}{metric.display_name}, {matrix.unit_of(metric)}{_GAP}{last}{_GAP}{view.collector}"
+    last = f"last {window}" if window[:1].isdigit() and window[-1] in "smhdw" else window
+    left = f"Isochrone{_GAP}{metric.display_name}, {display_unit(metric.unit)}{_GAP}{last}{_GAP}{view.collector}"
     if view.failing_since is not None:
         right, style = f"reconnecting for {age(view.failing_since, now_at=view.now_at)}", "bold yellow"
     elif view.state.question != answers.question:
@@ -273,7 +239,7 @@ def _title(view: View, width: int) -> Text:
 def _signs(view: View, found: Matrix, part: Matrix) -> tuple[str, ...]:
     hidden = len(found.regions) - len(part.regions)
     cells, answers = found.cells.values(), view.answers
-    last = f"last {answers.question.window}, {answers.question.metric.value} in {matrix.unit_of(found.metric)}"
+    last = f"last {answers.question.window}, {answers.question.metric.value} in {display_unit(found.metric.unit)}"
     marks = (
         (view.story, last),
         (hidden > 0, f"{hidden} more region{'s' * (hidden > 1)}: ← →"),
@@ -295,7 +261,12 @@ def _pointed(line: Text, *, is_selected: bool) -> Text:
 
 def _below(view: View, width: int, room: int) -> list[Text]:
     """The failure, the open incidents, the newest events and the rest of a demo, as far as there is room."""
-    lines = _problems(view, width)
+    incidents = [open_incident(one) for one in view.answers.incidents]
+    lines = [Text(shorten(view.failure, width, placeholder=_CUT), style="yellow")] if view.failure else []
+    shown = (shorten(f"open incident: {one}", width, placeholder=_CUT) for one in incidents[:_MOST_INCIDENTS])
+    lines += [Text(line, style="bold red") for line in shown]
+    if len(incidents) > _MOST_INCIDENTS:
+        lines.append(Text(f"and {len(incidents) - _MOST_INCIDENTS} more: isochrone incidents", style="bold red"))
     if view.story:
         return _below_story(view.story, lines, width, room)
     event = view.answers.newest_event
@@ -303,16 +274,6 @@ def _below(view: View, width: int, room: int) -> list[Text]:
         at = moment(event.raised_at, now_at=view.now_at)
         lines += _folded(f"{at} {event.subject}: {event.sentence}", width)
     return [Text(""), *lines][: max(room, 0)] if lines else []
-
-
-def _problems(view: View, width: int) -> list[Text]:
-    incidents = [open_incident(one) for one in view.answers.incidents]
-    lines = [Text(shorten(view.failure, width, placeholder=_CUT), style="yellow")] if view.failure else []
-    shown = (shorten(f"open incident: {one}", width, placeholder=_CUT) for one in incidents[:_MOST_INCIDENTS])
-    lines += [Text(line, style="bold red") for line in shown]
-    if len(incidents) > _MOST_INCIDENTS:
-        lines.append(Text(f"and {len(incidents) - _MOST_INCIDENTS} more: isochrone incidents", style="bold red"))
-    return lines
 
 
 def _below_story(story: Story, problems: list[Text], width: int, room: int) -> list[Text]:

@@ -64,8 +64,11 @@ class Binding(NamedTuple):
 
 def press(state: ViewState, key: str, shown: Matrix) -> ViewState:
     """The state after a key."""
-    if state.typed is not None:
-        return _typed(state, state.typed, key)
+    if (typed := state.typed) is not None:
+        if key in ("enter", "escape"):
+            return replace(state, typed=None, name_part=typed if key == "enter" else state.name_part)
+        typed = typed[:-1] if key == "backspace" else typed + key if len(key) == 1 else typed
+        return replace(state, typed=typed)
     if state.has_help:
         return replace(state, has_help=False, is_over=key == "q")
     actions = _ACTIONS_OF_DETAIL if state.detail else _ACTIONS
@@ -75,16 +78,6 @@ def press(state: ViewState, key: str, shown: Matrix) -> ViewState:
 def selected_target(state: ViewState, targets: Sequence[str]) -> str:
     """The selected target, the first one if it is not among `targets`; empty without targets."""
     return state.selected if state.selected in targets else next(iter(targets), "")
-
-
-def _typed(state: ViewState, typed: str, key: str) -> ViewState:
-    if key == "enter":
-        return replace(state, typed=None, name_part=typed)
-    if key == "escape":
-        return replace(state, typed=None)
-    if key == "backspace":
-        return replace(state, typed=typed[:-1])
-    return replace(state, typed=typed + key) if len(key) == 1 else state
 
 
 def _next(items: Sequence[Item], item: Item) -> Item:

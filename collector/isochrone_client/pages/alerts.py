@@ -195,9 +195,7 @@ def drift_page(answer: insights.DriftList) -> Page[insights.DriftEvent]:
             Column("after", lambda row: _value(row, row.after), scale="level", priority=1),
             Column("change", lambda row: amount_percent(row.change_percent), unit="%", style=_change_style),
             Column(
-                "p",
-                lambda row: f"≤ {_SMALLEST_P}" if row.p_value <= _SMALLEST_P else f"{row.p_value:.3f}",
-                priority=3,
+                "p", lambda row: f"≤ {_SMALLEST_P}" if row.p_value <= _SMALLEST_P else f"{row.p_value:.3f}", priority=3
             ),
             Column("may be", lambda row: "weekly" if row.may_be_weekly else "", priority=2),
             Column("rounds", lambda row: str(row.n_before), unit="before", priority=4),

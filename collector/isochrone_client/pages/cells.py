@@ -6,6 +6,7 @@ A quantile without an interval is not shown: it has too few independent samples.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from isochrone_client.errors import BaselineError, InsufficientError, NoSamplesError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, between, milliseconds, number
@@ -29,7 +30,6 @@ DECISION_STYLES = {
 MORE_ROUNDS = "more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`"
 
 _PROVIDER = re.compile(r"(?<![^ ])[A-Za-z0-9][\w.-]*/(?=[\w.-])")
-_SO_FAR = " so far; "
 
 
 def target_column(
@@ -59,23 +59,23 @@ def model_part(target: str) -> str:
     return target.partition("/")[2] or target
 
 
-def without_providers(sentence: str) -> str:
-    """A sentence with the models of its targets only: `kimi-k2.5` for `moonshot/kimi-k2.5`."""
-    return _PROVIDER.sub("", sentence)
+def sentence_column(heading: str, of: Callable[[Row], str], **more: Any) -> Column[Row]:  # noqa: ANN401  # as Column
+    """A column of sentences, on a narrow screen without the providers of their targets: `kimi-k2.5` alone."""
+    return Column(heading, of, prose=True, short=lambda row: _PROVIDER.sub("", of(row)), short_of=PROVIDERS, **more)
 
 
 def quantile_column(
     heading: str, of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0
 ) -> Column[Row]:
     """The column of the quantiles that are shown, in milliseconds or in the `unit` of the answer."""
-    return Column(heading, lambda row: _value_or_least(of(row), unit), unit=unit, scale=scale, priority=priority)
 
+    def text(row: Row) -> Amount:
+        quantile = of(row)
+        if quantile is None or quantile.low is None or quantile.high is not None:
+            return amount(_scaled(value_of(quantile), unit))
+        return Amount((_scaled(quantile.low, unit),), "≥ {}")  # without an upper bound
 
-def _value_or_least(quantile: Quantile | None, unit: str) -> Amount:
-    """The value of a quantile that is shown, or its lower bound if it has no upper one."""
-    if quantile is None or quantile.low is None or quantile.high is not None:
-        return amount(_scaled(value_of(quantile), unit))
-    return Amount((_scaled(quantile.low, unit),), "≥ {}")
+    return Column(heading, text, unit=unit, scale=scale, priority=priority)
 
 
 def interval_column(of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0) -> Column[Row]:
@@ -128,7 +128,7 @@ def value_of(quantile: Quantile | None) -> float | None:
 
 def without_size(reason: str) -> str:
     """The reason of a decision without the size that its row shows, so that rows can share it."""
-    return reason.rpartition(_SO_FAR)[2]
+    return reason.rpartition(" so far; ")[2]
 
 
 def counted(count: int, noun: str) -> str:

@@ -1,7 +1,6 @@
 """Differentials: each region compared with the baseline per target, with intervals, decisions and phases."""
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 
 from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
@@ -30,7 +29,6 @@ _MISSING_ROUNDS = 1.5
 # A row is stale if its newest round is older than this and than this part of the window.
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
-_NOTHING: Mapping[str, Callable[[Differential], object]] = MappingProxyType({})
 
 
 def page(
@@ -39,7 +37,7 @@ def page(
     *,
     metric: Metric,
     now_at: int,
-    also: Mapping[str, Callable[[Differential], object]] = _NOTHING,
+    also: Mapping[str, Callable[[Differential], object]] | None = None,
 ) -> Page[Differential]:
     """The page of the `rows` of an answer about `metric`, with ages as of `now_at`.
 
@@ -59,7 +57,7 @@ def page(
         f"{metric}, rounds between {formats.between(answer.window)}",
         _columns(rows, metric, decision),
         rows=rows,
-        also=also,
+        also=also or {},
         units=dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit]),
         group=lambda row: f"{row.region} against {row.baseline}",
         notes=(
@@ -228,7 +226,7 @@ def phases_page(answer: DifferentialList) -> Page[Differential]:
     def shift(name: str) -> Column[Differential]:
         def text(row: Differential) -> str | formats.Amount:
             part = part_of(row, name)
-            return formats.amount(formats.milliseconds(part.shift), signed=True) if part else formats.UNKNOWN
+            return formats.amount_ms(part.shift, signed=True) if part else formats.UNKNOWN
 
         return Column(name, text, unit="ms", scale="difference", priority=1)
 
@@ -241,7 +239,7 @@ def phases_page(answer: DifferentialList) -> Page[Differential]:
             *map(shift, ADDENDS),
             Column(
                 "all",
-                lambda row: formats.amount(formats.milliseconds(added(row, ADDENDS)), signed=True),
+                lambda row: formats.amount_ms(added(row, ADDENDS), signed=True),
                 unit="ms",
                 scale="difference",
             ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from isochrone_client import formats
 from isochrone_client.pages import differentials
-from isochrone_client.pages.cells import counted
+from isochrone_client.pages.cells import counted, notes_that_hold
 from isochrone_client.pages.differentials import (
     ADDENDS,
     HANDSHAKES,
@@ -17,13 +17,12 @@ from isochrone_client.pages.differentials import (
     part_of,
     step_sentence,
 )
+from isochrone_client.pages.matrix import ROUNDS_NEEDED
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Part, Side
 from isochrone_wire.json_format import minute
 from isochrone_wire.text import SERVER_CAVEAT
 
-FEWEST_ROUNDS = 6
-"""The rounds that an interval needs."""
 SCHEMA = "isochrone.explain/1"
 _HALF_COVERAGE = 0.5
 _MANY_FAILURES = 0.02
@@ -31,7 +30,6 @@ _SLIGHT = 0.01
 # From this correlation on the difference of two values varies less than either of them.
 _ALIKE = 0.5
 _NEVER = 1e6
-_US_PER_MS = 1000.0
 _LEAST_SHARE = 1e-4
 
 _PHASE_NAMES = {
@@ -54,6 +52,10 @@ class Paragraph:
 
 def explanation(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
     """Explain one differential, with ages as of `now_at` (microseconds since the epoch)."""
+    freshness = notes_that_hold(
+        (row.newest_at is not None, f"The newest round is {formats.age(row.newest_at, now_at=now_at)} old."),
+        (row.since_at, f"The series changed at {minute(row.since_at or 0)} UTC; earlier rounds are left out."),
+    )
     topics = (
         ("difference", _difference(row)),
         ("step", _step(row, now_at=now_at)),
@@ -64,7 +66,7 @@ def explanation(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
         ("provider", _provider(row)),
         (row.baseline, _side(row.baseline, row.baseline_side, row.baseline_n)),
         (row.region, _side(row.region, row.region_side, row.region_n)),
-        ("freshness", _freshness(row, now_at=now_at)),
+        ("freshness", freshness),
         ("next steps", _next_steps(row)),
     )
     return tuple(Paragraph(row, topic, text) for topic, sentences in topics if (text := " ".join(sentences)))
@@ -261,20 +263,13 @@ def _side(region: str, side: Side, rounds: int) -> Iterator[str]:
         yield f"Of {counted(side.failures.n, 'probe')}, {value} % failed (95 % interval {low} … {high} %)."
 
 
-def _freshness(row: Differential, *, now_at: int) -> Iterator[str]:
-    if row.newest_at is not None:
-        yield f"The newest round is {formats.age(row.newest_at, now_at=now_at)} old."
-    if row.since_at is not None:
-        yield f"The series changed at {minute(row.since_at)} UTC; earlier rounds are left out."
-
-
 def _next_steps(row: Differential) -> Iterator[str]:
     if row.decision is not Decision.UNDECIDED:
         return
     yield from _next_steps_for_side(row.baseline, row.baseline_n, row.baseline_side)
     yield from _next_steps_for_side(row.region, row.region_n, row.region_side)
     needed = rounds_needed(row)
-    least = max(row.rounds_needed, FEWEST_ROUNDS)
+    least = max(row.rounds_needed, ROUNDS_NEEDED)
     if row.paired and row.n < least:
         missing = counted(least - row.n, "more round")
         yield f"A decision needs {missing} with a value on both sides: wait or use a longer --window."
@@ -322,7 +317,7 @@ def range_text(low: float, high: float, *, unit: str, words: tuple[str, str]) ->
 
 def _more(us: float, *, decimals: int | None = None) -> str:
     """`178 ms more`, `36 ms less`, or `the same time` if the difference rounds to zero."""
-    text = formats.number(abs(us) / _US_PER_MS, decimals=decimals)
+    text = formats.number(formats.milliseconds(abs(us)), decimals=decimals)
     if not float(text.replace(formats.UNKNOWN, "0")):
         return "the same time"
     return f"{text} ms {'less' if us < 0 else 'more'}"
@@ -332,7 +327,7 @@ def _part(part: Part) -> str:
     """`178 ms more (177 to 179 ms more)`."""
     if part.low is None or part.high is None:
         return f"{_more(part.shift)} (no interval)"
-    low, high = part.low / _US_PER_MS, part.high / _US_PER_MS
+    low, high = part.low / 1000, part.high / 1000
     decimals = formats.fitting_decimals(max(abs(low), abs(high)))
     return f"{_more(part.shift, decimals=decimals)} ({range_text(low, high, unit='ms', words=('less', 'more'))})"
 
@@ -355,11 +350,6 @@ def explanation_page(answer: DifferentialList, *, now_at: int) -> Page[Paragraph
 def phases_page(answer: DifferentialList) -> Page[tuple[Differential, Part]]:
     """The contribution of each phase, for people."""
 
-    def ms(
-        of: Callable[[Part], float | None], *, signed: bool = False
-    ) -> Callable[[tuple[Differential, Part]], formats.Amount]:
-        return lambda row: formats.amount(formats.milliseconds(of(row[1])), signed=signed)
-
     def interval(row: tuple[Differential, Part]) -> str | formats.Amount:
         low, high = formats.milliseconds(row[1].low), formats.milliseconds(row[1].high)
         return formats.UNKNOWN if low is None or high is None else formats.amount_interval(low, high, signed=True)
@@ -370,9 +360,11 @@ def phases_page(answer: DifferentialList) -> Page[tuple[Differential, Part]]:
         fields=(),
         columns=(
             Column("phase", lambda row: row[1].name, wide=True),
-            Column("baseline", ms(lambda part: part.baseline_median), unit="ms", scale="phase", priority=1),
-            Column("region", ms(lambda part: part.region_median), unit="ms", scale="phase", priority=1),
-            Column("difference", ms(lambda part: part.shift, signed=True), unit="ms", scale="phase"),
+            Column(
+                "baseline", lambda row: formats.amount_ms(row[1].baseline_median), unit="ms", scale="phase", priority=1
+            ),
+            Column("region", lambda row: formats.amount_ms(row[1].region_median), unit="ms", scale="phase", priority=1),
+            Column("difference", lambda row: formats.amount_ms(row[1].shift, signed=True), unit="ms", scale="phase"),
             Column("interval", interval, unit="95 %, ms", scale="phase"),
             Column("rounds", lambda row: str(row[1].n), priority=2),
         ),

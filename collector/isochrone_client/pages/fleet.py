@@ -1,5 +1,7 @@
 """The fleet: targets of the plan, vantages with their status, coverage, spend with its budget, and rate limits."""
 
+from collections.abc import Callable
+
 from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
 from isochrone_client.pages.cells import Footnotes, target_column
@@ -11,6 +13,7 @@ from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US, Account, Outcome, Target
 from isochrone_wire.queries.documents import FORMATS
 
+_ALL_OF_IT = 100
 _NO_PLAN_HINT = "an operator applies one with isochrone-collector apply plan.yaml"
 
 
@@ -91,12 +94,7 @@ def vantages_page(answer: fleet.VantageList) -> Page[fleet.VantageStatus]:
             Column("spool", lambda row: str(row.spool_depth), unit="samples", priority=5),
             Column("oldest", lambda row: formats.age(row.spool_oldest_at, now_at=now_at), unit="ago", priority=6),
             Column("agent", lambda row: row.agent_version or formats.UNKNOWN, wide=True, priority=7),
-            Column(
-                "plan",
-                plan,
-                style=lambda row: "" if row.plan_version == in_force else "yellow",
-                priority=2,
-            ),
+            Column("plan", plan, style=lambda row: "" if row.plan_version == in_force else "yellow", priority=2),
             Column(
                 "samples",
                 account_of,
@@ -212,12 +210,38 @@ def spend_page(answer: fleet.SpendList) -> Page[fleet.SpendLine]:
     """The page of a spend answer, one table per vantage."""
     days = [row.day_at for row in answer.spend]
     over = "forecast above 100 %: the last rounds of the day will be skipped_budget"
+
+    def share(heading: str, of: Callable[[fleet.SpendLine], float | None], priority: int) -> Column[fleet.SpendLine]:
+        return Column(
+            heading,
+            lambda row: formats.amount(of(row)),
+            unit="% of it",
+            style=lambda row: "red" if (of(row) or 0.0) > _ALL_OF_IT else "",
+            priority=priority,
+        )
+
     return answer_page(
         answer,
         f"spend since {minute(max(days))} UTC, and forecast until midnight" if days else "spend",
-        _SPEND_COLUMNS,
+        (
+            Column("provider", lambda row: row.provider, wide=True),
+            Column("requests", lambda row: str(row.requests), priority=4),
+            Column("tokens", lambda row: str(row.tokens), priority=5),
+            # Unknown without a price.
+            Column(
+                "spent",
+                lambda row: formats.amount_dollars(row.usd if row.usd or row.forecast_usd is not None else None),
+                unit="$",
+                scale="$",
+            ),
+            Column("forecast", lambda row: formats.amount_dollars(row.forecast_usd), unit="$", scale="$", priority=1),
+            Column("forecast", lambda row: str(row.forecast_tokens), unit="tokens", priority=6),
+            Column("budget", _budget, unit="a day", prose=True, priority=3),
+            share("spent", lambda row: _tightest(row, row.usd, row.tokens, row.requests), 2),
+            share("forecast", _forecast, 0),
+        ),
         group=lambda row: f"{row.vantage} in {row.region}",
-        notes=(over,) if any(_forecast_style(row) for row in answer.spend) else (),
+        notes=(over,) if any((_forecast(row) or 0.0) > _ALL_OF_IT for row in answer.spend) else (),
     )
 
 
@@ -239,20 +263,8 @@ def _tightest(row: fleet.SpendLine, *spent: float | None) -> float | None:
     return max(shares, default=None)
 
 
-def _used(row: fleet.SpendLine) -> float | None:
-    return _tightest(row, row.usd, row.tokens, row.requests)
-
-
 def _forecast(row: fleet.SpendLine) -> float | None:
     return _tightest(row, row.forecast_usd, row.forecast_tokens, row.forecast_requests)
-
-
-def _used_style(row: fleet.SpendLine) -> str:
-    return "red" if (_used(row) or 0.0) > 100 else ""  # noqa: PLR2004  # all of it
-
-
-def _forecast_style(row: fleet.SpendLine) -> str:
-    return "red" if (_forecast(row) or 0.0) > 100 else ""  # noqa: PLR2004  # all of it
 
 
 def _budget(row: fleet.SpendLine) -> str:
@@ -264,25 +276,6 @@ def _budget(row: fleet.SpendLine) -> str:
         (row.budget.requests_per_day, f"{row.budget.requests_per_day} requests"),
     )
     return ", ".join(text for limit, text in limits if limit is not None) or formats.UNKNOWN
-
-
-_SPEND_COLUMNS: tuple[Column[fleet.SpendLine], ...] = (
-    Column("provider", lambda row: row.provider, wide=True),
-    Column("requests", lambda row: str(row.requests), priority=4),
-    Column("tokens", lambda row: str(row.tokens), priority=5),
-    # Unknown without a price.
-    Column(
-        "spent",
-        lambda row: formats.amount_dollars(row.usd if row.usd or row.forecast_usd is not None else None),
-        unit="$",
-        scale="$",
-    ),
-    Column("forecast", lambda row: formats.amount_dollars(row.forecast_usd), unit="$", scale="$", priority=1),
-    Column("forecast", lambda row: str(row.forecast_tokens), unit="tokens", priority=6),
-    Column("budget", _budget, unit="a day", prose=True, priority=3),
-    Column("spent", lambda row: formats.amount(_used(row)), unit="% of it", style=_used_style, priority=2),
-    Column("forecast", lambda row: formats.amount(_forecast(row)), unit="% of it", style=_forecast_style),
-)
 
 
 _EXHAUSTION_STYLES = {Exhaustion.EXHAUSTED: "red", Exhaustion.EXPECTED: "red", Exhaustion.POSSIBLE: "yellow"}
@@ -342,9 +335,8 @@ def require_limits(answer: RateLimitList) -> None:
 
 def _reset(row: RateLimitSeries) -> str:
     """The time to the reset, in whole seconds from one second on."""
-    if row.reset_us is None:
-        return formats.UNKNOWN
-    return formats.span(row.reset_us if row.reset_us < SECOND_US else row.reset_us // SECOND_US * SECOND_US)
+    us = row.reset_us or 0
+    return formats.UNKNOWN if row.reset_us is None else formats.span(us // SECOND_US * SECOND_US or us)
 
 
 def _history(answer: RateLimitList, row: RateLimitSeries) -> str:

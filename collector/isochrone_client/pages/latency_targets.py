@@ -16,7 +16,6 @@ _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eli
 _STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
 # The uses that are left out on a narrow screen: first those that nearly every target meets.
 _PRIORITY_OF = {"agent": 6, "step": 5, "web": 4, "edge": 3, "translation": 2, "inline": 1}
-_BEST_FIRST = (Eligible.YES, Eligible.MAYBE, Eligible.NO)
 _FEW_INDEPENDENT = re.compile(r"^\d+ samples ≈ \d+ independent, of (\d+)$")
 
 
@@ -95,7 +94,10 @@ def _key(line: TargetRow) -> tuple[str, list[int], float, str, int]:
     if line.hour is not None:
         return (line.region, [], 0.0, line.target, line.hour)
     first = line.verdicts[0].quantile
-    counts = [-sum(verdict.eligible is eligible for verdict in line.verdicts) for eligible in _BEST_FIRST]
+    counts = [
+        -sum(verdict.eligible is eligible for verdict in line.verdicts)
+        for eligible in (Eligible.YES, Eligible.MAYBE, Eligible.NO)
+    ]
     return (line.region, counts, first.value if first else float("inf"), line.target, 0)
 
 

@@ -187,9 +187,6 @@ def require_tiers(answer: TierList) -> None:
     cells.require_medians((row.ttft_p50_us for row in answer.tiers), max(row.n for row in answer.tiers))
 
 
-_HOW = "slower by: than from the best region, paired by target and round; median: of the targets' medians"
-
-
 def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
     """The page of the regions by a metric, each provider's best region first."""
     footnotes = cells.Footnotes(map(_cost_remark, answer.costs))
@@ -220,14 +217,21 @@ def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
             ),
             Column(
                 "decision",
-                lambda row: footnotes.marked(_decision(row), _cost_remark(row)),
+                lambda row: footnotes.marked(
+                    "best" if _is_best(row) and row.decision is Decision.FASTER else row.decision.value,
+                    _cost_remark(row),
+                ),
                 style=lambda row: cells.DECISION_STYLES.get(row.decision, ""),
                 wide=True,
             ),
         ),
         facts={"metric": metric.value},
         units=dict.fromkeys(("median", "added", "added_low", "added_high"), SUFFIX_OF[metric.unit]),
-        notes=(*footnotes.notes, _HOW, *([ESTIMAND] if any(row.added_low is not None for row in answer.costs) else ())),
+        notes=(
+            *footnotes.notes,
+            "slower by: than from the best region, paired by target and round; median: of the targets' medians",
+            *([ESTIMAND] if any(row.added_low is not None for row in answer.costs) else ()),
+        ),
     )
 
 
@@ -265,7 +269,3 @@ def _cost_remark(row: RegionCost) -> str:
     cut = f"only rounds since a change at {minute(row.since_at)}" if row.since_at and _is_best(row) else ""
     provisional = cells.PROVISIONAL if row.provisional else ""
     return "; ".join(filter(None, (cells.without_size(row.reason), provisional, cut)))
-
-
-def _decision(row: RegionCost) -> str:
-    return "best" if _is_best(row) and row.decision is Decision.FASTER else row.decision.value

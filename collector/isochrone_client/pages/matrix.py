@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from isochrone_client.formats import display_unit, displayed, fitting_decimals, moment, number
+from isochrone_client.formats import displayed, fitting_decimals, moment, number
 from isochrone_client.pages.cells import model_part, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.table import GAP
@@ -303,10 +303,6 @@ class _CellText:
         steps = ceil((displayed(max(high - shift, shift - low), self._unit) or 0.0) * 10**self._decimals)
         return number(max(1, steps) / 10**self._decimals, decimals=self._decimals)
 
-    def _bars(self, cell: Cell) -> str:
-        bars = self._form.bars
-        return f" {cell.bars[-bars:]:>{bars}}" if bars else ""
-
     def _difference(self, row: Differential) -> str:
         error = f" {'±' + self._error(row):<{self._error_width}}" if self._form.error else ""
         word = row.decision.value if self._form.word == _FULL_WORD else _SHORT.get(row.decision, row.decision.value)
@@ -318,6 +314,10 @@ class _CellText:
         words = f"{'changing' if is_changing else 'warming up'} {rounds}"
         return words if len(words) <= self._width else rounds
 
+    def _bars(self, cell: Cell) -> str:
+        bars = self._form.bars
+        return f" {cell.bars[-bars:]:>{bars}}" if bars else ""
+
 
 def note_of(cell: Cell, matrix: Matrix, *, now_at: int) -> str:
     """The difference of a cell in a few words: `+191`, `same`, `undecided`; empty without one."""
@@ -328,8 +328,3 @@ def note_of(cell: Cell, matrix: Matrix, *, now_at: int) -> str:
         return "same" if row.decision is Decision.EQUIVALENT else row.decision.value
     since = "" if row.since_at is None else f" since {moment(row.since_at, now_at=now_at)}"
     return f"{number(displayed(row.shift, matrix.metric.unit), signed=True, decimals=matrix.decimals)}{since}"
-
-
-def unit_of(metric: Metric) -> str:
-    """The unit in which people read a metric."""
-    return display_unit(metric.unit)

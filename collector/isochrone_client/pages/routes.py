@@ -4,14 +4,13 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from isochrone_client import formats
 from isochrone_client.errors import ClientError, InsufficientError
-from isochrone_client.formats import number
+from isochrone_client.formats import amount_ms, number
 from isochrone_client.pages import cells
-from isochrone_client.render.page import Column, Page, answer_page, row_record, wire_fields
+from isochrone_client.render.page import Column, Field, Page, answer_page, row_record, wire_fields
 from isochrone_wire import routes
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
@@ -21,7 +20,6 @@ from isochrone_wire.routes import SCHEMA as TABLE_SCHEMA
 from isochrone_wire.text import ESTIMAND
 
 _SETTLED = 0.005
-_MOVING = "↑ ↓: after a switch, the weight rises or falls by a quarter per epoch"
 _CERTAINTY = (Eligible.YES, Eligible.MAYBE, Eligible.UNKNOWN, Eligible.NO)
 # The fields of the table in a row of CSV; the fields of the entry follow.
 _OF_TABLE = (
@@ -89,7 +87,10 @@ def page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[EntryRow
             *cells.notes_that_hold(
                 (any(row.entry for row in rows), ESTIMAND),
                 (any(row.entry and cells.value_of(row.entry.ttft_p95_us) is None for row in rows), cells.TOO_FEW),
-                (any(row.direction for row in rows), _MOVING),
+                (
+                    any(row.direction for row in rows),
+                    "↑ ↓: after a switch, the weight rises or falls by a quarter per epoch",
+                ),
             ),
             *(note for table in ordered for note in _remarks(table, now_at=now_at)),
         ),
@@ -172,20 +173,16 @@ def _order(table: routes.RouteTable, *, now_at: int) -> Iterator[str]:
     if not known or known[0][1] is not table.entries[0]:
         return
     first, fastest = table.entries[0], min(known, key=lambda pair: pair[0])[1]
-    if fastest.rank > first.rank:
-        yield f"{first.target} ranks before {fastest.target}, whose median is lower: {_reason(first, fastest, now_at)}"
-
-
-def _reason(first: routes.RouteEntry, fastest: routes.RouteEntry, now_at: int) -> str:
-    if _CERTAINTY.index(first.slo_in_window) < _CERTAINTY.index(fastest.slo_in_window):
-        return "in this window it is more certain to meet the objective"
-    if first.cost is not None and fastest.cost is not None and first.cost < fastest.cost:
-        own, other = number(first.cost), number(fastest.cost)
-        return f"with p95, price and failures it counts as {own} ms, the other as {other} ms"
+    if fastest.rank <= first.rank:
+        return
     since = f" {formats.age(first.hold.since_at, now_at=now_at)} ago" if first.hold is not None else ""
-    return (
-        f"it became the first choice{since}, by newer rounds than most of the median's, and no rule switches back yet"
-    )
+    why = f"it became the first choice{since}, by newer rounds than most of the median's, and no rule switches back yet"
+    if _CERTAINTY.index(first.slo_in_window) < _CERTAINTY.index(fastest.slo_in_window):
+        why = "in this window it is more certain to meet the objective"
+    elif first.cost is not None and fastest.cost is not None and first.cost < fastest.cost:
+        own, other = number(first.cost), number(fastest.cost)
+        why = f"with p95, price and failures it counts as {own} ms, the other as {other} ms"
+    yield f"{first.target} ranks before {fastest.target}, whose median is lower: {why}"
 
 
 def _remarks(table: routes.RouteTable, *, now_at: int) -> Iterator[str]:
@@ -264,7 +261,7 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: cells.Footnotes
         cells.quantile_column("p95", p95, priority=3),
         Column(
             "at most",
-            lambda row: formats.amount(formats.milliseconds(found.high)) if (found := p95(row)) else formats.UNKNOWN,
+            lambda row: amount_ms(found.high if (found := p95(row)) else None),
             unit="ms",
             scale="ms",
             priority=4,
@@ -278,29 +275,13 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: cells.Footnotes
     )
 
 
-class Freshness(StrEnum):
-    """`FRESH`: use the table. `AGING`: use it, but it no longer switches. `EXPIRED`: do what `on_expired` states."""
-
-    FRESH = "fresh"
-    AGING = "aging"
-    EXPIRED = "expired"
-
-
-def freshness(table: routes.RouteTable, *, now_at: int) -> Freshness:
-    """The freshness of the table at `now_at` (microseconds since the epoch)."""
-    if now_at >= table.stale_until_at:
-        return Freshness.EXPIRED
-    return Freshness.FRESH if now_at < table.fresh_until_at else Freshness.AGING
-
-
 def freshness_text(table: routes.RouteTable, *, now_at: int) -> str:
     """`fresh for 38 s`, `aging, usable for 2 min` or `expired 5 min ago: use the static order`."""
-    state = freshness(table, now_at=now_at)
-    if state is Freshness.FRESH:
-        return f"fresh for {formats.age(now_at, now_at=table.fresh_until_at)}"
-    if state is Freshness.AGING:
+    if now_at >= table.stale_until_at:
+        return f"expired {formats.age(table.stale_until_at, now_at=now_at)} ago: use the static order"
+    if now_at >= table.fresh_until_at:
         return f"aging, usable for {formats.age(now_at, now_at=table.stale_until_at)}"
-    return f"expired {formats.age(table.stale_until_at, now_at=now_at)} ago: use the static order"
+    return f"fresh for {formats.age(now_at, now_at=table.fresh_until_at)}"
 
 
 _CHANGE_STYLES = {
@@ -334,24 +315,8 @@ def changes_page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[
             Column("generation", lambda row: str(row.generation), priority=2, reserved=10),
             Column("region", lambda row: row.client_region, wide=True, reserved=14),
             Column("route", lambda row: row.route, wide=True, reserved=8),
-            Column(
-                "weights",
-                weights,
-                prose=True,
-                priority=1,
-                reserved=20,
-                short=lambda row: cells.without_providers(weights(row)),
-                short_of=cells.PROVIDERS,
-            ),
-            Column(
-                "what changed",
-                lambda row: row.sentence,
-                style=_change_style,
-                prose=True,
-                reserved=20,
-                short=lambda row: cells.without_providers(row.sentence),
-                short_of=cells.PROVIDERS,
-            ),
+            cells.sentence_column("weights", weights, priority=1, reserved=20),
+            cells.sentence_column("what changed", lambda row: row.sentence, style=_change_style, reserved=20),
         ),
         rows=tuple(sorted(tables, key=lambda table: table.generation)),
     )
@@ -368,13 +333,7 @@ def events_page(answer: routes.RouteEventList, *, now_at: int) -> Page[routes.Ro
             Column("region", lambda row: row.client_region, wide=True),
             Column("route", lambda row: row.route, wide=True),
             Column("change", lambda row: row.change.value, style=_change_style, wide=True, priority=1),
-            Column(
-                "what changed",
-                lambda row: row.sentence,
-                prose=True,
-                short=lambda row: cells.without_providers(row.sentence),
-                short_of=cells.PROVIDERS,
-            ),
+            cells.sentence_column("what changed", lambda row: row.sentence),
         ),
         rows=tuple(sorted(answer.events, key=lambda row: -row.generation)),
     )
@@ -388,15 +347,7 @@ def empty_message(window: Window) -> str:
 EXPLANATION_SCHEMA = "isochrone.route-explanation/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionStep:
-    """One step of a decision; numbers start at 1."""
-
-    number: int
-    sentence: str
-
-
-def explanation_page(answer: routes.Explanation, *, now_at: int) -> Page[DecisionStep]:
+def explanation_page(answer: routes.Explanation, *, now_at: int) -> Page[tuple[int, str]]:
     """The explanation for people, one sentence per row."""
     table = answer.table
     result = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
@@ -404,12 +355,10 @@ def explanation_page(answer: routes.Explanation, *, now_at: int) -> Page[Decisio
         schema=EXPLANATION_SCHEMA,
         title=f"{table.route} from {table.client_region}, generation {table.generation}: "
         f"built {minute(table.built_at)} UTC, {freshness_text(table, now_at=now_at)}",
-        fields=wire_fields(DecisionStep),
-        columns=(
-            Column("step", lambda step: str(step.number)),
-            Column("why", lambda step: step.sentence, prose=True),
-        ),
-        rows=tuple(DecisionStep(number=place, sentence=sentence) for place, sentence in enumerate(answer.steps, 1)),
+        fields=tuple(Field(header=name, path=(name,)) for name in ("number", "sentence")),
+        columns=(Column("step", lambda step: str(step[0])), Column("why", lambda step: step[1], prose=True)),
+        rows=tuple(enumerate(answer.steps, start=1)),
+        record=lambda step: {"number": step[0], "sentence": step[1]},
         notes=(
             f"repeating the decision from the stored inputs {result}",
             f"inputs sha256:{table.provenance.inputs_sha256}",

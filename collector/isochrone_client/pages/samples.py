@@ -12,9 +12,6 @@ from isochrone_wire.model import Outcome
 from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.queries.series import Series, SeriesBin, SeriesList
 
-# The fields that `to_json_value` adds to those of a sample.
-_DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
-
 
 def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> Page[StoredSample]:
     """The page of samples by round. Instants on the day of `now_at` are shown without the date."""
@@ -25,9 +22,6 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
     def outcome(row: StoredSample) -> str:
         status = row.sample.http_status
         return str(row.sample.outcome) if status in (None, 200) else f"{row.sample.outcome} {status}"
-
-    def ms(us: float | None) -> formats.Amount:
-        return formats.amount(formats.milliseconds(us))
 
     return answer_page(
         answer,
@@ -43,8 +37,8 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
                 wide=True,
                 reserved=15,
             ),
-            Column("ttft", lambda row: ms(row.sample.ttft_us), unit="ms", reserved=6),
-            Column("e2e", lambda row: ms(row.sample.e2e_us), unit="ms", priority=2, reserved=7),
+            Column("ttft", lambda row: formats.amount_ms(row.sample.ttft_us), unit="ms", reserved=6),
+            Column("e2e", lambda row: formats.amount_ms(row.sample.e2e_us), unit="ms", priority=2, reserved=7),
             Column(
                 "speed",
                 lambda row: formats.amount(row.sample.tokens_per_second),
@@ -52,10 +46,11 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
                 priority=3,
                 reserved=8,
             ),
-            Column("rtt", lambda row: ms(row.sample.rtt_us), unit="ms", priority=4, reserved=5),
+            Column("rtt", lambda row: formats.amount_ms(row.sample.rtt_us), unit="ms", priority=4, reserved=5),
         ),
         rows=rows,
-        derived=_DERIVED,
+        # The fields that `to_json_value` adds to those of a sample.
+        derived=("connect_us", "ttft_cold_us", "tpot_us"),
         notes=footnotes.notes,
     )
 
@@ -76,13 +71,17 @@ _HISTORY = "history: the median of each bucket, from zero to the highest one; p5
 
 def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
     """The page of a series answer, one table per region, with ages as of `now_at`."""
-    unit, bins = formats.display_unit(answer.metric.unit), _bins_above_zero(answer.series)
-    bucket = formats.span(answer.bucket_us)
-    goodput: Column[Series] = Column("goodput", _goodput, unit="%")
+    unit, bucket = formats.display_unit(answer.metric.unit), formats.span(answer.bucket_us)
+    # Zero has no place on a logarithmic axis.
+    above_zero = (found for row in answer.series for found in row.bins if found.low > 0)
+    bins = sorted(above_zero, key=lambda found: found.low)
 
     def newest(row: Series, quantile: str) -> float | None:
         found = next((point for point in reversed(row.points) if point.n), None)
         return formats.displayed(getattr(found, quantile), answer.metric.unit) if found else None
+
+    def goodput(row: Series) -> str:
+        return formats.share(*(sum(getattr(point, name) or 0 for point in row.points) for name in ("good", "planned")))
 
     def count(name: str, priority: int) -> Column[Series]:
         return Column(name, lambda row: str(sum(getattr(point, name) for point in row.points)), priority=priority)
@@ -102,7 +101,7 @@ def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
             ),
             Column("history", lambda row: _history(answer, row), wide=True, priority=2 if bins else 1),
             *([_distribution(bins)] if bins else []),
-            *(() if answer.limit_us is None else (goodput,)),
+            *([] if answer.limit_us is None else [Column("goodput", goodput, unit="%")]),
             *(count(name, place) for place, name in enumerate(("failed", "throttled", "skipped", "ok"), start=5)),
             Column("newest", lambda row: formats.age(row.points[-1].at, now_at=now_at), unit="ago", priority=3),
         ),
@@ -129,11 +128,6 @@ def _history(answer: SeriesList, row: Series) -> str:
     return formats.sparkline(values, highest=max((value for value in values if value is not None), default=0.0))
 
 
-def _bins_above_zero(rows: Sequence[Series]) -> list[SeriesBin]:
-    """The bins of all rows, lowest first; zero has no place on a logarithmic axis."""
-    return sorted((found for row in rows for found in row.bins if found.low > 0), key=lambda found: found.low)
-
-
 def _axis(bins: Sequence[SeriesBin], unit: str) -> str:
     if not bins:
         return ""
@@ -156,7 +150,3 @@ def _distribution(bins: Sequence[SeriesBin]) -> Column[Series]:
         )
 
     return Column("distribution", text, wide=True, priority=1)
-
-
-def _goodput(row: Series) -> str:
-    return formats.share(sum(point.good or 0 for point in row.points), sum(point.planned or 0 for point in row.points))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
+from isochrone_client.formats import UNKNOWN, Amount, amount_dollars, amount_ms, between
 from isochrone_client.pages import cells
 from isochrone_client.render.page import Column, Page, answer_page
 from isochrone_wire.insights import Simulation, SimulationList
@@ -82,7 +82,7 @@ def _columns(
             if own is None or own.low is None or reference is None or reference.low is None:
                 return UNKNOWN
             # A change is one in these rounds, so that it needs no upper bound.
-            return amount(milliseconds(own.value - reference.value), signed=True)
+            return amount_ms(own.value - reference.value, signed=True)
 
         return text
 

@@ -24,16 +24,14 @@ opening = whole
 
 def more(page: Page[Row], options: RenderOptions) -> str:
     """One line per row."""
-    cell = field_text if options.raw else _harmless
+
+    def cell(value: object) -> str:
+        text = field_text(value)
+        if options.raw or isinstance(value, int | float):
+            return text
+        return ("'" if text.startswith(_COMPUTED) else "") + printable(text, keep="\n")
+
     return _lines([[cell(field.value(record)) for field in page.fields] for record in page.iter_records()])
-
-
-def _harmless(value: object) -> str:
-    text = field_text(value)
-    if isinstance(value, int | float):
-        return text
-    mark = "'" if text.startswith(_COMPUTED) else ""
-    return mark + printable(text, keep="\n")
 
 
 def _lines(lines: list[list[str]]) -> str:

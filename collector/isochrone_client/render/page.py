@@ -15,7 +15,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from isochrone_client.errors import FieldError
+from isochrone_client.errors import UsageError
 from isochrone_client.formats import UNKNOWN, Amount, common_decimals
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.queries.documents import FORMATS
@@ -34,14 +34,10 @@ class Field:
 
     def value(self, record: Mapping[str, Any]) -> object:
         """The value at the path; `None` if an object on the path is unknown."""
-        return _at(record, self.path)
-
-
-def _at(record: Mapping[str, Any], path: tuple[str, ...]) -> object:
-    part: Any = record
-    for name in path:
-        part = part[name] if part is not None else None
-    return part
+        part: Any = record
+        for name in self.path:
+            part = part[name] if part is not None else None
+        return part
 
 
 def row_record(row: object) -> dict[str, Any]:
@@ -58,11 +54,8 @@ def wire_fields(
     """
     paths = [path[1:] if path[0] in inline else path for path in _leaves(cls)]
     names = {path: ".".join(path) for path in (*paths, *((name,) for name in also))}
-    suffixes = units or {}
-    return tuple(
-        Field(header=f"{name}_{suffixes[name]}" if name in suffixes else name, path=path)
-        for path, name in names.items()
-    )
+    suffixes = {name: f"_{unit}" for name, unit in (units or {}).items()}
+    return tuple(Field(header=name + suffixes.get(name, ""), path=path) for path, name in names.items())
 
 
 def _leaves(cls: type) -> Iterator[tuple[str, ...]]:
@@ -266,42 +259,40 @@ def field_places(page: Page[Row]) -> dict[str, tuple[str, ...]]:
 
 
 def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[Selected]:
-    """The page with the fields of those names, the first ones the most important. Raises `FieldError`."""
+    """The page with the fields of those names, the first ones the most important. Raises `UsageError`."""
     places = field_places(page)
-    names = tuple(_known_name(name, page, places) for name in names)
+    for name in names:
+        if same_name(name, places) is None:
+            known = ", ".join(dict.fromkeys(field.path[0] for field in page.fields))
+            hint = f"fields: {known}; `--fields help` lists their parts, too"
+            raise UsageError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=hint)
+    wanted = [Field(header=name, path=places[name]) for name in filter(None, (same_name(one, places) for one in names))]
     groups = map(page.group, page.rows) if page.records is None else [""] * len(page.records)
     rows = tuple(
-        ({name: _at(record, places[name]) for name in names}, group)
+        ({one.header: one.value(record) for one in wanted}, group)
         for record, group in zip(page.iter_records(), groups, strict=True)
     )
     # A nested field has several columns.
     chosen = tuple(
-        Field(header=one.header, path=(name, *one.path[len(places[name]) :]))
-        for name in names
+        Field(header=one.header, path=(top.header, *one.path[len(top.path) :]))
+        for top in wanted
         for one in page.fields
-        if one.path[: len(places[name])] == places[name]
+        if one.path[: len(top.path)] == top.path
     )
+
+    def column(of: Field, priority: int) -> Column[Selected]:
+        is_text = any(isinstance(of.value(row[0]), str) for row in rows)
+        return Column(
+            of.header, lambda row: field_text(of.value(row[0]), unknown=UNKNOWN), wide=is_text, priority=priority
+        )
+
     return Page(
         schema=page.schema,
         title=page.title,
         facts=page.facts,
         fields=chosen,
-        columns=tuple(_field_column(one, rows, priority=place) for place, one in enumerate(chosen)),
+        columns=tuple(column(one, place) for place, one in enumerate(chosen)),
         rows=rows,
         group=lambda row: row[1],
         record=lambda row: row[0],
     )
-
-
-def _known_name(name: str, page: Page[Row], places: Mapping[str, tuple[str, ...]]) -> str:
-    found = same_name(name, places)
-    if found is None:
-        known = ", ".join(dict.fromkeys(field.path[0] for field in page.fields))
-        hint = f"fields: {known}; `--fields help` lists their parts, too"
-        raise FieldError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=hint)
-    return found
-
-
-def _field_column(of: Field, rows: tuple[Selected, ...], *, priority: int) -> Column[Selected]:
-    is_text = any(isinstance(of.value(row[0]), str) for row in rows)
-    return Column(of.header, lambda row: field_text(of.value(row[0]), unknown=UNKNOWN), wide=is_text, priority=priority)

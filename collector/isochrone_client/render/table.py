@@ -18,7 +18,6 @@ from isochrone_wire.text import printable
 # Marks beyond ASCII that take one column; other characters are looked up.
 _NARROW = frozenset("–—…→↑↓±≤≥×·µ²³ÄÖÜäöüß’“”")  # noqa: RUF001  # signs that tables contain
 _WORD = re.compile(r"(?:[^ ]*\d (?:%|ms|s|min|h|d)(?![^ ,.;:)\]])[^ ]*|[^ ]+) *")
-_NAME_PART = re.compile(r"[^/]*/|[^/]+")
 _CONTENT = re.compile(r"[^\W0_]|[▁-█]")
 
 
@@ -57,11 +56,14 @@ def fold(text: str, width: int, *, shorten: bool = False) -> list[str]:
 
 def _folded_word(word: str, width: int, *, shorten: bool) -> list[str]:
     lines = [""]
-    for part in _NAME_PART.findall(word):
+    for part in re.findall(r"[^/]*/|[^/]+", word):
         if text_width(lines[-1] + part) <= width:
             lines[-1] += part
         else:
-            lines += [shortened(part, width)] if shorten else _broken(part, width)
+            while not shorten and text_width(part) > width:
+                lines.append(_first(part, width) or part[0])
+                part = part[len(lines[-1]) :]  # noqa: PLW2901  # what is left of it
+            lines.append(shortened(part, width))
     return list(filter(None, lines))
 
 
@@ -73,13 +75,6 @@ def shortened(word: str, width: int) -> str:
     return f"{_first(word, width - 1 - text_width(end))}…{end}"
 
 
-def _broken(word: str, width: int) -> Iterator[str]:
-    while word:
-        first = _first(word, width) or word[0]
-        yield first
-        word = word[len(first) :]
-
-
 def _first(text: str, width: int) -> str:
     end = min(len(text), max(width, 0))
     while text_width(text[:end]) > width:
@@ -88,7 +83,6 @@ def _first(text: str, width: int) -> str:
 
 
 GAP = 2
-_LEAST_NAME = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +145,7 @@ def _squeezed(extents: Sequence[Extent], width: int) -> list[int]:
     """The least widths, the widest of them reduced until the line fits: of names first, at last of any column."""
     least = [extent.least for extent in extents]
     flexible = [place for place, extent in enumerate(extents) if extent.flexible]
-    for places, floor in ((flexible, _LEAST_NAME), (range(len(extents)), 1)):
+    for places, floor in ((flexible, 8), (range(len(extents)), 1)):
         while sum(least) + GAP * max(len(least) - 1, 0) > width:
             widest = max(places, key=least.__getitem__, default=None)
             if widest is None or least[widest] <= floor:
@@ -162,9 +156,6 @@ def _squeezed(extents: Sequence[Extent], width: int) -> list[int]:
 
 MIN_WIDTH, MAX_WIDTH = 60, 200
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_LEAST_PROSE = 20
-# Later parts of a continued text must look like the first one.
-_CONTINUED_DECIMALS = 1
 
 
 def whole(page: Page[Row], options: RenderOptions) -> str:
@@ -195,7 +186,8 @@ def more(page: Page[Row], options: RenderOptions) -> str:
 
 def _continued(page: Page[Row], options: RenderOptions) -> "_Grid[Row]":
     """The rows of a text that continues: the reserved widths keep later rows below the same headings."""
-    cells = cell_texts(page.columns, page.rows, decimals=_CONTINUED_DECIMALS)
+    # Later parts of a continued text must look like the first one.
+    cells = cell_texts(page.columns, page.rows, decimals=1)
     return _Grid(page, (Table(heading="", rows=page.rows, cells=cells),), options, continued=True)
 
 
@@ -215,7 +207,7 @@ class _Grid(Generic[Row]):
             self._places = tuple(Place(index=index, width=extents[index].natural) for index in kept)
         else:
             if not continued:
-                kept = [index for index in kept if not self._is_blank(index)]
+                kept = [index for index in kept if not self._columns[index].priority or self._has_content(index)]
             places = arrange([extents[index] for index in kept], self._width)
             self._places = tuple(replace(place, index=kept[place.index]) for place in places)
         shown = {place.index for place in self._places}
@@ -269,10 +261,9 @@ class _Grid(Generic[Row]):
         if is_there and not any(note.startswith(f"{UNKNOWN}:") for note in self._page.notes):
             yield f"{UNKNOWN}: not known"
 
-    def _is_blank(self, index: int) -> bool:
-        """True without a letter, a bar or a digit other than 0: nothing, an unknown value, a zero."""
-        cells = (line[index] for table in self.tables for line in table.cells)
-        return bool(self._columns[index].priority) and not any(map(_CONTENT.search, cells))
+    def _has_content(self, index: int) -> bool:
+        """True with a letter, a bar or a digit other than 0."""
+        return any(_CONTENT.search(line[index]) for table in self.tables for line in table.cells)
 
     def _extent(self, index: int, *, continued: bool) -> Extent:
         column = self._columns[index]
@@ -285,9 +276,8 @@ class _Grid(Generic[Row]):
             return replace(full, least=least, natural=MAX_WIDTH if column.prose else least)
         if column.short is None:
             return full
-        return replace(
-            full, short=_extent_of(column, [column.short(row) for table in self.tables for row in table.rows])
-        )
+        short = [column.short(row) for table in self.tables for row in table.rows]
+        return replace(full, short=_extent_of(column, short))
 
     def _lines(self, cells: Sequence[list[str]], styles: Sequence[str]) -> str:
         """One row of a table, with as many lines as its highest cell."""
@@ -309,7 +299,7 @@ def _extent_of(column: Column[Row], cells: Sequence[str]) -> Extent:
     texts = [*_heading_lines(column), *map(printable, cells)]
     natural = max(map(text_width, texts))
     longest = max((text_width(word) for text in texts for word in words(text)), default=0)
-    least = max(longest, min(natural, _LEAST_PROSE)) if column.prose else natural
+    least = max(longest, min(natural, 20)) if column.prose else natural
     return Extent(natural=natural, least=least, priority=column.priority, flexible=column.is_text)
 
 

@@ -31,13 +31,13 @@ from isochrone_client.client import ReadClient
 from isochrone_client.errors import (
     AccessError,
     AddressError,
-    AmbiguousError,
     ClientError,
     CollectorError,
     NoTableError,
     RefusedError,
     SlowError,
     UnreachableError,
+    UsageError,
 )
 from isochrone_client.streams import SampleStream, export_samples
 from isochrone_wire.answers import DifferentialList, Metric, Selection
@@ -338,7 +338,7 @@ def test_an_ambiguous_name_is_refused_by_the_client(observatory: FakeCollector) 
     """A name that matches several targets is an error."""
     sold = tuple(replace(target, name=f"{target.provider}/x", model="x") for target in observatory.targets.targets)
     observatory.targets = replace(observatory.targets, targets=sold)
-    with ReadClient(observatory.address) as client, pytest.raises(AmbiguousError, match="2 targets"):
+    with ReadClient(observatory.address) as client, pytest.raises(UsageError, match="2 targets"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_client.absence import _sentences
-from isochrone_client.errors import AmbiguousError
+from isochrone_client.errors import UsageError
 from isochrone_client.names import Names
 from isochrone_wire.answers import Absence
 from isochrone_wire.model import Target
@@ -73,7 +73,7 @@ def test_targets(text: str, meant: str) -> None:
 @pytest.mark.parametrize(("text", "candidates"), [("gpt-5-mini", ["azure/", "openai/"]), ("kimi", ["k2.5", "turbo"])])
 def test_several_targets_are_listed(text: str, candidates: list[str]) -> None:
     """A short name that matches several targets is a usage error that lists them."""
-    with pytest.raises(AmbiguousError) as caught:
+    with pytest.raises(UsageError) as caught:
         NAMES.target(text)
     assert caught.value.exit_code == 2
     assert all(candidate in str(caught.value) for candidate in candidates)
@@ -82,7 +82,7 @@ def test_several_targets_are_listed(text: str, candidates: list[str]) -> None:
 
 def test_several_regions_are_listed() -> None:
     """An ambiguous region lists the matches and suggests no pattern, because regions have none."""
-    with pytest.raises(AmbiguousError, match=r"2 regions: eu-central-1, eu-central-2") as caught:
+    with pytest.raises(UsageError, match=r"2 regions: eu-central-1, eu-central-2") as caught:
         NAMES.region("eu-central")
     assert "*" not in caught.value.hint
 

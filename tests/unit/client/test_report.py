@@ -131,11 +131,15 @@ def missing(
     baseline: str = "us-east-2",
 ) -> list[str]:
     """The reasons that a comparison is missing, given these answers."""
-    request = report.ReportRequest(
-        selection=Selection(window=WINDOW), metric=Metric.TTFT, baseline=baseline, now_at=NOW_AT
-    )
-    asked = report._Questions(
-        client=cast(Any, None), request=request, plan=plan, with_page=True, progress=lambda _name: None
+    asked = report.Questions(
+        client=cast(Any, None),
+        selection=Selection(window=WINDOW),
+        metric=Metric.TTFT,
+        baseline=baseline,
+        now_at=NOW_AT,
+        plan=plan,
+        with_page=True,
+        progress=lambda _name: None,
     )
     found = report._Answers(
         differences=answer,
@@ -144,7 +148,7 @@ def missing(
         vantages=vantages,
         incidents=None,
         series=None,
-        series_selection=request.selection,
+        series_selection=asked.selection,
         tables=None,
         matrix=Matrix(metric=Metric.TTFT, baseline=baseline, regions=(), targets=()),
     )

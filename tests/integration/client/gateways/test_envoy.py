@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fixtures.envoy import ENVOY, HANG_UP, Heard, Provider, StartEnvoy, requires_envoy, table_of
-from isochrone_client.gateways import renderer
+from isochrone_client.gateways import gateway
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_wire.routes import RegionTables, RouteTable
 from testdata.ports import free_port
@@ -27,7 +27,7 @@ def region(*tables: RouteTable) -> RegionTables:
 
 def bootstrap(tables: RegionTables) -> dict[str, Any]:
     """Envoy's bootstrap: the export's clusters and routes behind a listener on a free port."""
-    texts = renderer("envoy")(tables)
+    texts = gateway("envoy").render(tables)
     routes, clusters = (json.loads(texts[part])["resources"] for part in ("", CLUSTERS))
     for resource in (*routes, *clusters):
         del resource["@type"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_client.gateways import renderer
+from isochrone_client.gateways import gateway
 from isochrone_wire.routes import RegionTables
 from testdata.routes import CHAT, NOW_AT
 
@@ -95,7 +95,7 @@ def write_config(providers: Providers, config: Path) -> None:
     base_url = f"http://127.0.0.1:{providers.port}/v1"
     table = replace(CHAT, entries=tuple(replace(entry, base_url=base_url) for entry in CHAT.entries))
     tables = RegionTables(client_region="us-east-2", generation=48, etag="e", answered_at=NOW_AT, tables=(table,))
-    config.write_text(renderer("litellm")(tables)[""])
+    config.write_text(gateway("litellm").render(tables)[""])
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from fixtures.fake_collector import FakeCollector
 from fixtures.portkey import Portkey, StartPortkey, requires_portkey
 from fixtures.simulator import API_KEY, Simulator
-from isochrone_client.gateways import renderer
+from isochrone_client.gateways import gateway
 from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
@@ -71,7 +71,7 @@ def written(file: Path, *tables: RouteTable) -> Path:
     """The file with the export of these tables, replaced as `--follow` replaces it."""
     region = RegionTables(client_region=REGION, generation=48, etag="e", answered_at=now_at(), tables=tables)
     beside = file.with_suffix(".new")
-    beside.write_text(renderer("portkey")(region)[""])
+    beside.write_text(gateway("portkey").render(region)[""])
     beside.replace(file)
     return file
 

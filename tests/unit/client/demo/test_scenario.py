@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_client.demo.ground_truth import Comparison, compared, page
-from isochrone_client.demo.network import Network
+from isochrone_client.demo.processes import Network
 from isochrone_client.demo.scenario import (
     BASELINE,
     NEVER_WORKED,
@@ -16,11 +15,14 @@ from isochrone_client.demo.scenario import (
     SLOWDOWN,
     SUGGESTIONS,
     VANTAGES,
+    Comparison,
     Episode,
     Model,
     Timeline,
     control,
     plan_document,
+    truth_page,
+    truths,
 )
 from isochrone_client.pages.matrix import Matrix
 from isochrone_wire.answers import DifferentialList, Metric, Window
@@ -82,7 +84,7 @@ def test_only_published_truths_are_compared() -> None:
     """Only published differences are compared with the measured ones; an assumed one proves nothing."""
     row = difference(-119.0)
     rows = tuple(replace(row, target=f"acme/{one['id']}", model=one["id"]) for one in WORLD)
-    found = compared(DifferentialList(window=Window(from_at=0, until_at=1), differentials=rows), WORLD)
+    found = truths(DifferentialList(window=Window(from_at=0, until_at=1), differentials=rows), WORLD)
     assert [(one.measured.model, one.error_us) for one in found] == [("dear", 1000.0), ("cheap", 1000.0)]
 
 
@@ -90,7 +92,7 @@ def test_only_published_truths_are_compared() -> None:
 def test_a_missed_truth_is_flagged(true_us: int, verdict: str) -> None:
     """The last table states whether the interval has the true difference, and a busy machine."""
     row = Comparison(measured=difference(-120.0, 1.0, 2.0), true_us=true_us)
-    calm, busy = page((row,), load=0.5, cores=2), page((row,), load=7.25, cores=2)
+    calm, busy = truth_page((row,), load=0.5, cores=2), truth_page((row,), load=7.25, cores=2)
     assert [cells[-1] for table in calm.tables() for cells in table.cells] == [verdict]
     assert any(note.startswith("missed: ") for note in calm.notes) is (verdict == "missed")
     assert busy.notes[-1].startswith("this machine was busy: 7.2 processes wanted its 2 processors")

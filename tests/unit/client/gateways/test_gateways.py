@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_client.errors import ClientError
-from isochrone_client.gateways import FORMATS, metadata_reader, renderer
+from isochrone_client.gateways import FORMATS, gateway
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_client.gateways.expressible import identifier
 from isochrone_client.gateways.portkey import MAX_BYTES
@@ -61,8 +61,8 @@ def table_of(*entries: RouteEntry, **changes: Any) -> RouteTable:
 
 
 def text_of(kind: str, *tables: RouteTable) -> str:
-    (text,) = renderer(kind)(region(*tables)).values()
-    return text
+    (text,) = gateway(kind).render(region(*tables)).values()
+    return str(text)
 
 
 def exported(kind: str, *tables: RouteTable) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_a_static_order(kind: str) -> None:
     """A static order, which has no measurements, no hedge and no race, keeps the schema."""
     static = as_static_order(CHAT, {entry.target: entry for entry in CHAT.entries})
     exported(kind, static)
-    (row,) = metadata_reader(kind)(text_of(kind, static))
+    (row,) = gateway(kind).read_metadata(text_of(kind, static))
     assert row["state"] == "insufficient_data"
 
 
@@ -142,7 +142,7 @@ def test_a_member_that_cannot_be_expressed(kind: str, dialect: str, address: str
     tables = (table_of(stranger, other), table_of(stranger, route="lost"))
     text = text_of(kind, *tables)
     assert "stranger" in text
-    assert {row["route"] for row in metadata_reader(kind)(text)} == {"chat", "lost"}
+    assert {row["route"] for row in gateway(kind).read_metadata(text)} == {"chat", "lost"}
     assert len(list(routes_of(kind, *tables))) == 1
     with pytest.raises(ClientError, match="can call no member of chat") as caught:
         text_of(kind, table_of(stranger))
@@ -353,7 +353,7 @@ def region(*tables: RouteTable) -> RegionTables:
 
 
 def part_of(kind: str, *tables: RouteTable, part: str = "") -> str:
-    return renderer(kind)(region(*tables))[part]
+    return str(gateway(kind).render(region(*tables))[part])
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -369,7 +369,7 @@ def test_every_export_says_how_long_it_may_be_used(kind: str) -> None:
 def test_the_same_tables_give_the_same_bytes(kind: str) -> None:
     """An export depends on the tables only, so that a file changes only with them."""
     again = replace(region(CHAT, VOICE), answered_at=NOW_AT + 1)
-    assert renderer(kind)(again) == renderer(kind)(region(CHAT, VOICE))
+    assert gateway(kind).render(again) == gateway(kind).render(region(CHAT, VOICE))
 
 
 def test_json_is_the_whole_table() -> None:
@@ -509,7 +509,7 @@ def test_only_templates_are_templates() -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_metadata_of_an_export_can_be_read(kind: str) -> None:
     """Each format is read back as the route, generation, state and instants of each table."""
-    found = {row["route"]: row for row in metadata_reader(kind)(part_of(kind, CHAT, VOICE))}
+    found = {row["route"]: row for row in gateway(kind).read_metadata(part_of(kind, CHAT, VOICE))}
     assert set(found) == {"chat", "voice"}
     for table in (CHAT, VOICE):
         row = found[table.route]
@@ -522,5 +522,5 @@ def test_the_metadata_of_an_export_can_be_read(kind: str) -> None:
 def test_a_static_order_is_an_export(kind: str) -> None:
     """Every format can render the static order, with its state."""
     static = as_static_order(CHAT, {entry.target: entry for entry in CHAT.entries})
-    (row, *_) = metadata_reader(kind)(part_of(kind, static))
+    (row, *_) = gateway(kind).read_metadata(part_of(kind, static))
     assert row["state"] == "insufficient_data"

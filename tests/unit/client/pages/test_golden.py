@@ -25,9 +25,8 @@ from fixtures.fake_collector import (
     WINDOW,
 )
 from isochrone_client.commands import context
-from isochrone_client.commands.context import ContextRow
-from isochrone_client.demo import ground_truth
-from isochrone_client.demo.ground_truth import Comparison
+from isochrone_client.configuration import Configuration, Context, Defaults
+from isochrone_client.demo.scenario import Comparison, truth_page
 from isochrone_client.live_view.answers import SCHEMA, snapshot
 from isochrone_client.pages import (
     alerts,
@@ -126,18 +125,13 @@ TRUTH = tuple(
     for region, true_us in (("ap-southeast-1", -120_000), ("eu-central-1", -121_000))
 )
 CONTEXTS = (
-    ContextRow(
+    Context(
         name="prod",
-        current=True,
         collector="collector.eu.example:4600",
-        identity="/home/someone/.config/isochrone/prod.identity.json",
-        output="json",
-        timeout=5.0,
-        baseline="us-east-2",
+        identity=Path("/home/someone/.config/isochrone/prod.identity.json"),
+        defaults=Defaults(output="json", timeout=5.0, baseline="us-east-2"),
     ),
-    ContextRow(
-        name="lab", current=False, collector="127.0.0.1:4700", identity=None, output=None, timeout=None, baseline=None
-    ),
+    Context(name="lab", collector="127.0.0.1:4700"),
 )
 SCREENS: dict[str, Page[Any]] = PAGES | {
     "diff-wide": differentials.page(WIDE, WIDE.differentials, metric=Metric.TTFT, now_at=NOW_AT),
@@ -145,8 +139,8 @@ SCREENS: dict[str, Page[Any]] = PAGES | {
     "explain": explanation.explanation_page(EXPLAINED, now_at=NOW_AT),
     "phases": explanation.phases_page(EXPLAINED),
     "origins": differentials.phases_page(EXPLAINED),
-    "truth": ground_truth.page(TRUTH, load=2.5, cores=2),
-    "contexts": context.contexts_page(CONTEXTS),
+    "truth": truth_page(TRUTH, load=2.5, cores=2),
+    "contexts": context.contexts_page(CONTEXTS, Configuration(current="prod")),
     "fields": select_fields(PAGES["leaderboard"], ("target", "n", "region", "ttft_p50_us", "success", "model")),
 }
 WIDTHS = (80, 100, 140)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, TARGETS, WINDOW, stored
-from isochrone_client.errors import FieldError
+from isochrone_client.errors import UsageError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import differentials, fleet, leaderboard, samples
 from isochrone_client.render import OUTPUTS, renderer
@@ -471,7 +471,7 @@ def test_people_get_the_fields_too(output: str) -> None:
 
 def test_an_unknown_field_places_the_nearest() -> None:
     """The error offers the nearest name, and its hint lists all of them."""
-    with pytest.raises(FieldError, match="unknown field 'modle'; did you mean 'model'") as caught:
+    with pytest.raises(UsageError, match="unknown field 'modle'; did you mean 'model'") as caught:
         select_fields(PAGE, ("modle",))
     assert caught.value.exit_code == 2
     assert "tokens_per_second_p50" in caught.value.hint
