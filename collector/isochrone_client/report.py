@@ -20,12 +20,12 @@ from isochrone_client.render.page import Page, RenderOptions
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Selection, Source, Window
 from isochrone_wire.fleet import CoverageList, Liveness, TargetList, VantageList
 from isochrone_wire.insights import Incident, IncidentList, Leaderboard
-from isochrone_wire.json_format import minute, rfc3339, to_json_value
+from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.queries.differential_order import select_rows
-from isochrone_wire.queries.documents import Record, document
+from isochrone_wire.queries.documents import document
 from isochrone_wire.queries.series import SeriesList
-from isochrone_wire.routes import RouteTable
+from isochrone_wire.routes import Overview, RouteTable
 from isochrone_wire.text import ESTIMAND_SENTENCE
 from isochrone_wire.text import escaped_markdown as escaped
 
@@ -282,7 +282,10 @@ def _sections(asked: Questions, found: _Answers) -> Iterator[Section]:
 def _ask_for_page(asked: Questions, found: _Answers) -> None:
     """Ask what the page's views of all targets show besides: other metrics, goodput and spend."""
     client, selection = asked.client, asked.selection
-    asked.documents |= {"/v1/targets": document(asked.plan), "/v1/routes": _overview(asked.plan, found.tables or ())}
+    tables, plan = found.tables or (), asked.plan
+    routes = tuple(sorted({table.route for table in tables}))
+    overview = to_json_value(Overview.of(tables, plan_version=plan.plan_version, routes=routes))
+    asked.documents |= {"/v1/targets": document(plan), "/v1/routes": overview}
     baseline = f"&baseline={asked.baseline}" if asked.baseline else ""
     for metric, name in _PAGE_METRICS.items():
         path = f"/v1/diff?{_WINDOW}{baseline}&metric={metric}"
@@ -347,25 +350,6 @@ def _points(plan: TargetList, window: Window, covered: CoverageList | None, most
     rounds = (window.until_at - window.from_at) // (_ROUNDS_PER_POINT * max(every_us, 1))
     lines = len({(row.target, row.region) for row in covered.coverage}) if covered else 0
     return min(max(rounds, _FEWEST_POINTS), most, max(_MAX_POINTS // max(lines, 1), 1))
-
-
-def _overview(plan: TargetList, tables: Sequence[RouteTable]) -> Record:
-    rows = [
-        {
-            **{name: getattr(table, name) for name in ("client_region", "route", "generation")},
-            "state": table.state.value,
-            "weights": {entry.target: entry.weight for entry in table.entries},
-            **{name: rfc3339(getattr(table, name)) for name in ("built_at", "fresh_until_at", "stale_until_at")},
-        }
-        for table in tables
-    ]
-    names = sorted({table.route for table in tables})
-    return {
-        "plan_version": plan.plan_version,
-        "client_regions": sorted({table.client_region for table in tables}),
-        "routes": names,
-        "tables": rows,
-    }
 
 
 def _span(covered: CoverageList | None) -> Window | None:

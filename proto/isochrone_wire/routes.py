@@ -1,8 +1,9 @@
 """Route tables, on which other services act. Units as in `isochrone_wire.model`; `None` is not known, never zero."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
@@ -235,3 +236,48 @@ def is_usable(table: RouteTable, *, now_at: int) -> bool:
     """Return whether a consumer may route by the table at `now_at`; otherwise it uses the static order."""
     has_ranking = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
     return has_ranking and now_at < table.stale_until_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A table and its state."""
+
+    client_region: str
+    route: str
+    generation: int
+    state: RouteState
+    built_at: int
+    weights: Annotated[Mapping[str, float], "The weights of the members from 0 to 1, by their targets in rank order."]
+    fresh_until_at: int
+    stale_until_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The regions and routes that have a table."""
+
+    generation: Annotated[int, "The newest generation of all tables."]
+    plan_version: int
+    client_regions: tuple[str, ...]
+    routes: Annotated[tuple[str, ...], "The routes of the plan in force."]
+    tables: tuple[TableState, ...]
+
+    @classmethod
+    def of(cls, tables: Iterable[RouteTable], *, plan_version: int, routes: tuple[str, ...]) -> "Overview":
+        """The overview of tables, and of the routes of a plan."""
+        ordered = sorted(tables, key=lambda table: (table.client_region, table.route))
+        names = ("client_region", "route", "generation", "state", "built_at", "fresh_until_at", "stale_until_at")
+        states = (
+            TableState(
+                **{name: getattr(table, name) for name in names},
+                weights={entry.target: entry.weight for entry in table.entries},
+            )
+            for table in ordered
+        )
+        return cls(
+            generation=max((table.generation for table in ordered), default=0),
+            plan_version=plan_version,
+            client_regions=tuple(dict.fromkeys(table.client_region for table in ordered)),
+            routes=routes,
+            tables=tuple(states),
+        )

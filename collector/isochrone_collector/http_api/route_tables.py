@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from google.protobuf.json_format import Parse, ParseError
 from starlette.requests import Request
@@ -49,7 +49,7 @@ from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES, Rejection, version_of
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import RegionTables, RouteState, RouteTable
+from isochrone_wire.routes import Overview, RegionTables, RouteTable
 
 GENERATION = "X-Isochrone-Generation"
 ANSWERED_AT = "X-Isochrone-Answered-At"
@@ -57,31 +57,6 @@ STALE_SINCE = "X-Isochrone-Stale-Since"
 
 MAX_AGE_US = 5 * SECOND_US
 """The maximum age in a cache, in microseconds: a cache must not hide a switch, however fresh the evidence is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
-    """A table and its state."""
-
-    client_region: str
-    route: str
-    generation: int
-    state: RouteState
-    built_at: int
-    weights: Annotated[Mapping[str, float], "The weights of the members from 0 to 1, by their targets in rank order."]
-    fresh_until_at: int
-    stale_until_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """The regions and routes that have a table."""
-
-    generation: Annotated[int, "The newest generation of all tables."]
-    plan_version: int
-    client_regions: tuple[str, ...]
-    routes: Annotated[tuple[str, ...], "The routes of the plan in force."]
-    tables: tuple[TableState, ...]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -99,27 +74,8 @@ class TableRoutes:
 
     async def overview(self, _request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
-        tables = sorted(self.publisher.in_force(), key=lambda table: (table.client_region, table.route))
-        states = tuple(
-            TableState(
-                client_region=table.client_region,
-                route=table.route,
-                generation=table.generation,
-                state=table.state,
-                built_at=table.built_at,
-                weights={entry.target: entry.weight for entry in table.entries},
-                fresh_until_at=table.fresh_until_at,
-                stale_until_at=table.stale_until_at,
-            )
-            for table in tables
-        )
-        overview = Overview(
-            generation=max((table.generation for table in tables), default=0),
-            plan_version=self.plans.version,
-            client_regions=tuple(sorted({table.client_region for table in tables})),
-            routes=tuple(self._planned()),
-            tables=states,
-        )
+        tables, plan = self.publisher.in_force(), self.plans.version
+        overview = Overview.of(tables, plan_version=plan, routes=tuple(self._planned()))
         return JsonResponse(encode_line(overview), headers={"Cache-Control": "no-cache", **self._staleness()})
 
     async def region(self, request: Request, *, client_region: str, route: str, wait_us: int, after: int) -> Response:
