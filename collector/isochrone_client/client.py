@@ -248,22 +248,11 @@ class ReadClient:
         Empty if no region has a table yet. Raises `RefusedError` if the region or route is unknown while other tables
         exist.
         """
-        found: list[routes.RouteTable] = []
-        refusal: RefusedError | None = None
-        for region in regions or self.names().regions:
-            try:
-                found += self.get_tables(region, route).tables
-            except RefusedError as error:
-                refusal = error
-        if refusal is not None and (regions or not found) and any(map(self._has_table, self.names().regions)):
-            raise refusal
-        return tuple(found)
-
-    def _has_table(self, region: str) -> bool:
-        try:
-            return bool(self.get_tables(region).tables)
-        except RefusedError:
-            return False
+        overview = self._value(partial(from_json, routes.Overview), self._document("/v1/routes", ())[0])
+        with_route = dict.fromkeys(one.client_region for one in overview.tables if route in ("", one.route))
+        # Any region refuses an unknown route.
+        chosen = (regions or tuple(with_route) or overview.client_regions[:1]) if overview.tables else ()
+        return tuple(table for region in chosen for table in self.get_tables(region, route).tables)
 
     def watch_tables(
         self, client_region: str = "", route: str = "", *, after: int = 0
