@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import click
 
 from isochrone_client import terminal
-from isochrone_client.client import ReadClient
 from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.scenario import BASELINE, VANTAGES, Timeline
 from isochrone_client.errors import SlowError, UnreachableError
@@ -37,23 +36,23 @@ _OBSERVE_SECONDS, _DRAW_SECONDS = 2.0, 0.5
 _FIRST_TABLE_SECONDS, _TABLE_SECONDS, _PROGRESS_SECONDS = 10.0, 60.0, 10.0
 
 
+@dataclass(eq=False)
 class Observer(live.Observer):
     """Questions about a demo that began at `started_at`, in microseconds since the epoch: also for the samples recorded
     so far, the failed ones of them, and the switches of routes that were not taken yet.
     """
 
-    def __init__(self, client: ReadClient, *, started_at: int) -> None:
-        super().__init__(client)
-        self.recorded, self.failed = 0, 0
-        self.switches: deque[str] = deque()
-        self._started_at = started_at
-        self._usual: dict[Place, Differential] = {}
-        self._generation = 0
+    started_at: int
+    recorded: int = 0
+    failed: int = 0
+    switches: deque[str] = field(default_factory=deque)
+    _usual: dict[Place, Differential] = field(default_factory=dict)
+    _generation: int = 0
 
     def observe(self, question: Question, detail: str = "") -> tuple[Answers, Detail | None]:
         """See `live_view.answers.Observer`. Differences that have changed since the start are marked."""
         answers, about = super().observe(question, detail)
-        started_at = self._started_at
+        started_at = self.started_at
         if not self._usual and answers.answered_at >= started_at + _START_KNOWN_SECONDS * SECOND_US:
             start = Selection(window=Window(from_at=started_at, until_at=started_at + _START_SECONDS * SECOND_US))
             found = self.client.get_differentials(start, baseline=BASELINE, metric=Metric.TTFT)

@@ -85,11 +85,11 @@ class Detail:
     coverage: CoverageList
 
 
+@dataclass(eq=False)
 class Observer:
     """Questions to one collector. Its methods raise `ClientError`."""
 
-    def __init__(self, client: ReadClient) -> None:
-        self.client = client
+    client: ReadClient
 
     def observe(self, question: Question, detail: str = "") -> tuple[Answers, Detail | None]:
         """Ask about all targets and, unless it is empty, about the target `detail`."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -92,39 +93,39 @@ class Transport(Generic[AnyRequest, AnyResponse]):
             self._routes.background.run(self._engine.aclose())
 
 
+@dataclass(eq=False)
 class _AsyncBody:
     """The body of a response on the caller's event loop."""
 
-    def __init__(self, incoming: Incoming, library: ModuleType, request: Request) -> None:
-        self._incoming = incoming
-        self._library = library
-        self._request = request
+    incoming: Incoming
+    library: ModuleType
+    request: Request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _errors_of(self._library, self._request):
-            async for data in self._incoming.body():
+        with _errors_of(self.library, self.request):
+            async for data in self.incoming.body():
                 yield data
 
     async def aclose(self) -> None:
         """Give the connection back, or close it if the body was not read to its end."""
-        await self._incoming.aclose()
+        await self.incoming.aclose()
 
 
+@dataclass(eq=False)
 class _Body:
     """The body of a response for a thread."""
 
-    def __init__(self, body: _AsyncBody, loop: BackgroundLoop) -> None:
-        self._body = body
-        self._loop = loop
+    body: _AsyncBody
+    loop: BackgroundLoop
 
     def __iter__(self) -> Iterator[bytes]:
-        body = aiter(self._body)
-        while data := self._loop.run(_next(body)):
+        body = aiter(self.body)
+        while data := self.loop.run(_next(body)):
             yield data
 
     def close(self) -> None:
         """As `_AsyncBody.aclose`."""
-        self._loop.run(self._body.aclose())
+        self.loop.run(self.body.aclose())
 
 
 @contextmanager

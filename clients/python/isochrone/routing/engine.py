@@ -83,36 +83,36 @@ class Attempt:
     is_failed: bool = False
 
 
+@dataclass(eq=False)
 class Engine:
     """Sends requests over the connections of one event loop."""
 
-    def __init__(self, routes: Routes, pool: httpcore.AsyncConnectionPool) -> None:
-        self._routes = routes
-        self._pool = pool
-        self._ending: set[asyncio.Task[None]] = set()
+    routes: Routes
+    pool: httpcore.AsyncConnectionPool
+    _ending: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._pool.aclose()
+        await self.pool.aclose()
 
     async def send(self, outgoing: Outgoing) -> Incoming:
         """Return a member's response; without a route, that of the own address. Raises errors of httpcore."""
         request = requests.read_request(outgoing.method, outgoing.url, outgoing.body)
-        table = await self._routes.first_table(request.route) if request and request.route else None
+        table = await self.routes.first_table(request.route) if request and request.route else None
         if request is None or table is None:
-            self._routes.count("passed_through")
+            self.routes.count("passed_through")
             return await self._exchange(outgoing)
         entries = tuple(
-            entry for entry in table.entries if entry.dialect == request.dialect and self._routes.may_use(entry)
+            entry for entry in table.entries if entry.dialect == request.dialect and self.routes.may_use(entry)
         )
         if not entries:
-            self._routes.count("no_member")
+            self.routes.count("no_member")
             return await self._exchange(outgoing)
-        self._routes.count("requests")
-        order = self._routes.order(table, entries)
+        self.routes.count("requests")
+        order = self.routes.order(table, entries)
         if not order:
-            self._routes.count("no_capacity")
-            return _refusal(self._routes.shortest_rest_s(entries))
+            self.routes.count("no_capacity")
+            return _refusal(self.routes.shortest_rest_s(entries))
         return await self._try_in_order(outgoing, request, table, order)
 
     async def _try_in_order(
@@ -125,7 +125,7 @@ class Engine:
             if not last.is_failed:
                 break
             await _discard(last)
-            self._routes.count("failovers")
+            self.routes.count("failovers")
             last = await self._attempt(outgoing, request, entry)
         if last.response is None:
             assert last.error is not None
@@ -141,24 +141,24 @@ class Engine:
             order,
             is_streamed=request.is_streamed,
             has_tools=request.has_tools,
-            allow_tools=self._routes.hedge_tool_calls,
+            allow_tools=self.routes.hedge_tool_calls,
         )
         if not isinstance(hedge, HedgePlan):
-            self._routes.count(f"not_hedged_{hedge.value}")
+            self.routes.count(f"not_hedged_{hedge.value}")
             return [await self._attempt(outgoing, request, order[0])]
-        self._routes.budget.add_request()
+        self.routes.budget.add_request()
         first = asyncio.create_task(self._attempt(outgoing, request, order[0]))
         tasks, attempts = [first], list[Attempt]()
         try:
             await asyncio.wait(tasks, timeout=hedge.delay_us / SECOND_US)
-            if first.done() or not self._routes.budget.take():
+            if first.done() or not self.routes.budget.take():
                 attempts.append(await first)
                 return attempts
-            self._routes.count("hedges")
+            self.routes.count("hedges")
             tasks.append(asyncio.create_task(self._attempt(outgoing, request, hedge.entry)))
             await _first_success(tasks, attempts)
             if not attempts[-1].is_failed and attempts[-1].entry is hedge.entry:
-                self._routes.count("hedges_won")
+                self.routes.count("hedges_won")
         except BaseException:
             attempts.clear()
             raise
@@ -178,26 +178,26 @@ class Engine:
 
     async def _attempt(self, outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry) -> Attempt:
         try:
-            response = await self._exchange(_addressed(outgoing, request, entry, self._routes.key(entry)))
+            response = await self._exchange(_addressed(outgoing, request, entry, self.routes.key(entry)))
         except _RETRIABLE as error:
-            self._routes.failed(entry.target)
+            self.routes.failed(entry.target)
             return Attempt(entry, error=error, is_failed=True)
         if response.status == _THROTTLED:
-            self._routes.failed(entry.target, is_throttled=True, retry_after_s=retry_after_s(response.headers))
+            self.routes.failed(entry.target, is_throttled=True, retry_after_s=retry_after_s(response.headers))
             return Attempt(entry, response, is_failed=True)
         if _is_failure(response, entry):
-            self._routes.failed(entry.target)
+            self.routes.failed(entry.target)
             return Attempt(entry, response, is_failed=True)
         try:
             attempt = await _read_ahead(response, request, entry)
         except BaseException:
             await response.aclose()
             raise
-        (self._routes.failed if attempt.is_failed else self._routes.succeeded)(entry.target)
+        (self.routes.failed if attempt.is_failed else self.routes.succeeded)(entry.target)
         return attempt
 
     async def _exchange(self, outgoing: Outgoing) -> Incoming:
-        response = await self._pool.handle_async_request(
+        response = await self.pool.handle_async_request(
             httpcore.Request(
                 outgoing.method,
                 outgoing.url,

@@ -257,9 +257,9 @@ class Routes:
             self._all_tables_s = time.monotonic() + 2.0
             self._has_news = asyncio.Event()
         self._subscription = Subscription(
-            self.new_background_pool(),
-            self.url,
-            self.region,
+            pool=self.new_background_pool(),
+            url=self.url,
+            region=self.region,
             token=self._token,
             on_table=self._receive,
             count=self.count,

@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
@@ -68,33 +69,26 @@ class RefusedError(Exception):
     """The collector refused the stream."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Subscription:
     """The tables of `region` at the collector at `url`. `on_table` receives each newer table with its JSON, `count`
     the name of each event for the counters, and `clock` the collector's instants.
     """
 
-    def __init__(
-        self,
-        pool: httpcore.AsyncConnectionPool,
-        url: str,
-        region: str,
-        *,
-        token: str | None,
-        on_table: OnTable,
-        count: Count,
-        clock: CollectorClock,
-    ) -> None:
-        self._pool = pool
-        self._overview_url = f"{url.rstrip('/')}/v1/routes"
-        self._url = f"{self._overview_url}/{quote(region, safe='')}/watch"
-        self._region = region
-        self._access = [("authorization", f"Bearer {token}")] if token else []
-        self._on_table = on_table
-        self._count = count
-        self._clock = clock
+    pool: httpcore.AsyncConnectionPool
+    url: str
+    region: str
+    token: str | None
+    on_table: OnTable
+    count: Count
+    clock: CollectorClock
+
+    def __post_init__(self) -> None:
+        self._overview_url = f"{self.url.rstrip('/')}/v1/routes"
+        self._url = f"{self._overview_url}/{quote(self.region, safe='')}/watch"
+        self._access = [("authorization", f"Bearer {self.token}")] if self.token else []
         self._cursor = TableCursor()
-        self._failures = 0
-        self._is_reported = False
+        self._failures, self._is_reported = 0, False
 
     async def run(self) -> None:
         """Receive until cancelled; reconnect after a random time that grows with each failure."""
@@ -102,10 +96,10 @@ class Subscription:
             try:
                 await self._receive()
             except RefusedError as error:
-                self._count("refused")
+                self.count("refused")
                 self._report(f"the collector refused {self._url}: {error}")
             except Exception as error:  # noqa: BLE001  # whatever a stream does, the next one is opened
-                self._count("disconnected")
+                self.count("disconnected")
                 self._report(f"no stream of {self._url}: {type(error).__name__} {error}")
             self._failures += 1
             await asyncio.sleep(min(30.0, 2.0 ** (self._failures - 1)) * random.uniform(0.5, 1.5))  # noqa: S311  # no secret
@@ -114,7 +108,7 @@ class Subscription:
         """Return the routes of the plan in force; `None` if the collector cannot be asked, or has no plan."""
         headers = [("accept", "application/json"), *self._access]
         try:
-            response = await self._pool.request(
+            response = await self.pool.request(
                 "GET", self._overview_url, headers=headers, extensions={"timeout": _TIMEOUT}
             )
             return read_planned(response.content) if response.status == _OK else None
@@ -130,11 +124,11 @@ class Subscription:
     async def _receive(self) -> None:
         resume = [("last-event-id", str(self._cursor.generation))] if self._cursor.generation else []
         extensions = {"timeout": _TIMEOUT}
-        async with self._pool.stream(
+        async with self.pool.stream(
             "GET", self._url, headers=[("accept", "text/event-stream"), *self._access, *resume], extensions=extensions
         ) as response:
             if date := next((value for name, value in response.headers if name.lower() == b"date"), None):
-                self._clock.set(date.decode("latin-1"))
+                self.clock.set(date.decode("latin-1"))
             if response.status != _OK:
                 raise RefusedError(f"{response.status} {await _beginning(response)}")
             decoder = SseDecoder()
@@ -148,15 +142,15 @@ class Subscription:
     def _take(self, data: bytes) -> Relation:
         try:
             table = read_table(data)
-            require_region(table, self._region)
+            require_region(table, self.region)
         except TableError as error:
-            self._count("tables_ignored")
+            self.count("tables_ignored")
             log.warning("ignored what %s sent: %s", self._url, str(error)[:_MOST_REFUSAL_BYTES])
             return Relation.OLDER
         relation = self._cursor.compare(table)
         if relation is Relation.NEWER:
             self._cursor = self._cursor.advance(table)
-            self._on_table(table, data.decode())
+            self.on_table(table, data.decode())
         return relation
 
 
