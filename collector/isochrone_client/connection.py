@@ -59,8 +59,6 @@ _START_HINT = (
 
 
 class _Limit(threading.Timer):
-    """The end of a connection after a time."""
-
     def __init__(self, seconds: float, connection: HTTPConnection) -> None:
         super().__init__(seconds, self._expire)
         self.daemon = True

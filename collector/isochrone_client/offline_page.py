@@ -146,7 +146,6 @@ def _cell(cell: Cell, matrix: Matrix, report: Report) -> str:
 
 
 def _tables(report: Report) -> str:
-    """All tables of a report, and its method."""
     sections = "".join(
         f"<h2>{escape(section.title)}</h2>"
         + (f'<p class="empty">{escape(section.missing)}</p>' if section.missing else "")

@@ -107,7 +107,6 @@ class Follower(Generic[Output]):
         self._update()
 
     def _load(self, client: ReadClient) -> None:
-        """Read the tables in force and the endpoints of the plan."""
         plan = client.list_targets()
         tables = client.get_tables(self.region, self.route).tables
         for table in tables:

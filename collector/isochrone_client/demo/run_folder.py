@@ -78,7 +78,6 @@ def _require_usable(root: Path) -> None:
 
 
 def _remove_abandoned() -> None:
-    """Remove the temporary folders of this user's demos that were killed."""
     for lock_file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK_FILE}"):
         root = lock_file.parent
         with suppress(OSError, DemoError):

@@ -64,7 +64,6 @@ def _elements(table: RouteTable) -> Iterator[dict[str, Any]]:
 
 
 def _element(name: str, kind: str, outputs: Mapping[str, str], **more: object) -> dict[str, Any]:
-    """An element of the graph; an output leads to another element."""
     following = {output: {"elementId": to} for output, to in outputs.items()}
     return {"id": name, "type": kind, **more, "outputs": following}
 

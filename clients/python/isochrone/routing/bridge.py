@@ -95,8 +95,6 @@ class Transport(Generic[AnyRequest, AnyResponse]):
 
 @dataclass(eq=False)
 class _AsyncBody:
-    """The body of a response on the caller's event loop."""
-
     incoming: Incoming
     library: ModuleType
     request: Request
@@ -113,8 +111,6 @@ class _AsyncBody:
 
 @dataclass(eq=False)
 class _Body:
-    """The body of a response for a thread."""
-
     body: _AsyncBody
     loop: BackgroundLoop
 
