@@ -18,7 +18,7 @@ rates of false and found steps. Smaller changes need many more values, and are t
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 
@@ -92,13 +92,7 @@ def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tup
     places = _without_small(values, list(proposed), least_size=least_size)
     _locate(values, places, range(len(places)))
     while places:
-        parts = np.split(values, places)
-        levels = [_level(part) for part in parts]
-        needed = _needed(parts, levels, least_size)
-        certainties = [
-            size / limit if size and _separates(parts, place) else 0.0
-            for place, (size, limit) in enumerate(zip(_sizes(levels), needed, strict=True))
-        ]
+        certainties = _certainties(np.split(values, places), least_size)
         smallest = min(certainties)
         if smallest >= 1:
             break
@@ -111,31 +105,44 @@ def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tup
 def _without_small(values: Reals, places: list[int], *, least_size: float) -> list[int]:
     """Remove the proposed steps that are far too small, all at once: most proposals of a series without steps are."""
     while places:
-        parts = np.split(values, places)
-        levels = [_level(part) for part in parts]
-        needed = _needed(parts, levels, least_size)
-        kept = [place for place, size, limit in zip(places, _sizes(levels), needed, strict=True) if size >= limit / 2]
+        certainties = _by_size(np.split(values, places), least_size, memory=1.0, times=0.5)
+        kept = [place for place, certainty in zip(places, certainties, strict=True) if certainty >= 1]
         if len(kept) == len(places):
             break
         places = kept
     return places
 
 
-def _sizes(levels: Sequence[float]) -> list[float]:
-    return [abs(after - before) for before, after in pairwise(levels)]
+def _certainties(parts: Sequence[Reals], least_size: float) -> list[float]:
+    """Return the certainty of each step, 1 or more if it counts: of the first criterion that not all meet, because the
+    memory and the separation of parts take longer than their size.
+    """
+    found = _by_size(parts, least_size, memory=1.0)
+    if min(found) >= 1:
+        found = _by_size(parts, least_size)
+    if min(found) >= 1:
+        found = [float(_separates(parts, place)) for place in range(len(found))]
+    return found
 
 
-def _needed(parts: Sequence[Reals], levels: Sequence[float], least_size: float) -> list[float]:
-    """Return the size that each step needs: a certain multiple of the noise, or less between levels that lasted."""
-    n = sum(map(len, parts))
-    times = min(_REQUIRED + _GROWTH * float(np.log(n / 10)), _MOST) * (1 + _UNSEEN / (n - len(parts)))
+def _by_size(
+    parts: Sequence[Reals], least_size: float, *, memory: float | None = None, times: float = 1.0
+) -> list[float]:
+    """Return the size of each step in units of what it needs: a certain multiple of the noise (`times` that), or less
+    between levels that lasted, by the memory of the values, which is at least 1.
+    """
+    n, levels = sum(map(len, parts)), [_level(part) for part in parts]
+    required = times * min(_REQUIRED + _GROWTH * log(n / 10), _MOST) * (1 + _UNSEEN / (n - len(parts)))
     residuals = np.concatenate([part - level for part, level in zip(parts, levels, strict=True)])
     deviation = noise(residuals, len(levels))
-    memory = float(correlation_times(residuals[np.newaxis])[0]) if n >= _MANY else np.inf
-    return [
-        max(min(times, _CERTAIN * sqrt(memory * (1 / len(one) + 1 / len(other)))) * deviation, least_size)
-        for one, other in pairwise(parts)
-    ]
+    if n < _MANY:
+        memory = np.inf
+    elif memory is None:
+        memory = float(correlation_times(residuals[np.newaxis])[0])
+    errors = [_CERTAIN * sqrt(memory * (1 / len(one) + 1 / len(other))) for one, other in pairwise(parts)]
+    needed = [max(min(required, error) * deviation, least_size) for error in errors]
+    sizes = [abs(after - before) for before, after in pairwise(levels)]
+    return [size / limit if limit else float(size > 0) for size, limit in zip(sizes, needed, strict=True)]
 
 
 def _locate(values: Reals, places: list[int], which: range) -> None:
