@@ -8,17 +8,19 @@ collector certainly does not have.
 All functions run inside a transaction of the caller, and raise `sqlite3.Error`, and when sealing `SpoolDamaged`.
 """
 
+import bz2
 import json
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import structlog
 
 from isochrone_agent.spool import database
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_wire.model import DAY_US, BatchRange
-from isochrone_wire.v1 import sample_pb2
+from isochrone_wire.v1 import fleet_pb2, sample_pb2
 
 MAX_BATCH_BYTES = 1 << 20
 MAX_BATCH_SAMPLES = 500
@@ -29,6 +31,8 @@ back further, so that a batch that is sent again is never stored twice.
 """
 MAX_RANGES = 64
 
+# A batch has about 130 kB and fits in a block of 200 kB, which needs a quarter of the memory of the largest block size.
+_BZ2_LEVEL = 2
 _DROPPED_AT_ONCE = 16
 # More than the one that is added.
 _EXPIRED_AT_ONCE = 4
@@ -54,7 +58,7 @@ def seal(db: sqlite3.Connection, epoch: int) -> None:
     if not rows:
         return
     bodies = [database.read_sample(checksum, body) for _, _, checksum, body in rows]
-    fitting = count_fitting(bodies)
+    fitting = max(sum(size <= MAX_BATCH_BYTES for size in accumulate(map(len, bodies[:MAX_BATCH_SAMPLES]))), 1)
     first_id, oldest_at = rows[0][:2]
     last_id = rows[fitting - 1][0]
     # In this order, because the batch reuses the pages of the deleted samples.
@@ -65,15 +69,11 @@ def seal(db: sqlite3.Connection, epoch: int) -> None:
 
 def insert_batch(db: sqlite3.Connection, epoch: int, *, number: int, oldest_at: int, bodies: list[bytes]) -> None:
     """Seal samples in a batch with the next number of the epoch; `number` is its id."""
-    batch = SealedBatch(
-        id=number,
-        epoch=epoch,
-        seq=database.value(db, "select next_seq from spool"),
-        samples=len(bodies),
-        oldest_at=oldest_at,
-        content=database.join_content(bodies),
-    )
-    database.insert_sealed(db, batch)
+    seq, samples = database.value(db, "select next_seq from spool"), len(bodies)
+    packed = bz2.compress(fleet_pb2.EncodedSamples(samples=bodies).SerializeToString(), _BZ2_LEVEL)
+    checksum = database.batch_checksum(epoch=epoch, seq=seq, samples=samples, packed=packed)
+    row = (number, epoch, seq, samples, oldest_at, checksum, packed)
+    db.execute("insert into sealed values (?, ?, ?, ?, ?, ?, ?)", row)
     db.execute("update spool set next_seq = next_seq + 1")
 
 
@@ -81,16 +81,6 @@ def delete_batch(db: sqlite3.Connection, batch: SealedBatch) -> bool:
     """Delete a sealed batch; return whether it still existed."""
     key = (batch.id, batch.epoch, batch.seq)
     return db.execute("delete from sealed where id = ? and epoch = ? and seq = ?", key).rowcount == 1
-
-
-def count_fitting(bodies: list[bytes]) -> int:
-    """Return how many of the bodies fit into one batch; at least one."""
-    total = 0
-    for count, body in enumerate(bodies[:MAX_BATCH_SAMPLES]):
-        total += len(body)
-        if count and total > MAX_BATCH_BYTES:
-            return count
-    return min(len(bodies), MAX_BATCH_SAMPLES)
 
 
 def split_by_target(bodies: Iterable[bytes], targets: Container[int]) -> tuple[list[bytes], list[bytes]]:
@@ -123,7 +113,8 @@ def evict_oldest(db: sqlite3.Connection, reason: str, *, leased: Collection[int]
 
     Removes a dropped batch from `ever_leased`.
     """
-    if drop_oldest_copies(db):
+    oldest = "select place from replay order by place limit ?"
+    if db.execute(f"delete from replay where place in ({oldest})", (_DROPPED_AT_ONCE,)).rowcount > 0:  # noqa: S608  # our own words
         return True
     oldest = "select id from quarantine order by id limit ?"
     drop_quarantined = f"delete from quarantine where id in ({oldest})"  # noqa: S608  # our own words
@@ -224,9 +215,3 @@ def _uncount(db: sqlite3.Connection, samples: int, dropped: Counter[str], *, is_
     changes = [(count, reason) for reason, count in dropped.items()]
     db.executemany("update dropped set samples = samples - ? where reason = ?", changes)
     db.execute("delete from dropped where samples <= 0")
-
-
-def drop_oldest_copies(db: sqlite3.Connection) -> bool:
-    """Delete the oldest copies; return whether there were any."""
-    oldest = "select place from replay order by place limit ?"
-    return db.execute(f"delete from replay where place in ({oldest})", (_DROPPED_AT_ONCE,)).rowcount > 0  # noqa: S608  # our own words

@@ -20,7 +20,7 @@ import pwd
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,10 @@ PAGE_BYTES = 4096
 _CHECKPOINT_PAGES = 100
 # The header, and the pointer map of incremental vacuum.
 _EMPTY_DATABASE_PAGES = 2
-# A batch has about 130 kB and fits in a block of 200 kB, which needs a quarter of the memory of the largest block size.
-_BZ2_LEVEL = 2
 # Rows of one provider and one day each; about a megabyte.
 _MAX_SPENDS = 10_000
 # An agent that is killed repeatedly may begin several before the collector hears of one.
 _HISTORY_EPOCHS = 16
-_SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
-_SAMPLES_TAG = bytes([_SAMPLES_FIELD << 3 | 2])
 
 SCHEMA = """
 create table spool (
@@ -96,7 +92,7 @@ class SealedBatch:
     @property
     def bodies(self) -> list[bytes]:
         """The encoded samples, one by one."""
-        return list(split_content(self.content))
+        return list(fleet_pb2.EncodedSamples.FromString(self.content).samples)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -194,14 +190,6 @@ def batch_checksum(*, epoch: int, seq: int, samples: int, packed: bytes) -> int:
     return zlib.crc32(packed, zlib.crc32(f"{epoch}/{seq}/{samples}".encode()))
 
 
-def insert_sealed(db: sqlite3.Connection, batch: SealedBatch) -> None:
-    """Compress a batch and insert it. Raises `sqlite3.Error`."""
-    packed = bz2.compress(batch.content, _BZ2_LEVEL)
-    checksum = batch_checksum(epoch=batch.epoch, seq=batch.seq, samples=batch.samples, packed=packed)
-    row = (batch.id, batch.epoch, batch.seq, batch.samples, batch.oldest_at, checksum, packed)
-    db.execute("insert into sealed values (?, ?, ?, ?, ?, ?, ?)", row)
-
-
 def read_sealed(row: tuple[Any, ...]) -> SealedBatch:
     """Decode a row of `sealed`, all columns in order. Raises `SpoolDamaged`."""
     number, epoch, seq, samples, oldest_at, checksum, packed = row
@@ -231,22 +219,6 @@ def write_epoch_history(db: sqlite3.Connection, epoch: int, earlier: Sequence[in
     return history
 
 
-def join_content(bodies: Iterable[bytes]) -> bytes:
-    """Join encoded samples to the encoded field `samples` of a PushRequest."""
-    return b"".join(_SAMPLES_TAG + _varint(len(body)) + body for body in bodies)
-
-
-def split_content(content: bytes) -> Iterator[bytes]:
-    """Split such a field into encoded samples. Raises `SpoolDamaged`."""
-    offset = 0
-    while offset < len(content):
-        if content[offset : offset + 1] != _SAMPLES_TAG:
-            raise SpoolDamaged("a batch contains a field that is not a sample")
-        length, begin = _read_varint(content, offset + 1)
-        offset = begin + length
-        yield content[begin:offset]
-
-
 def add_spends(db: sqlite3.Connection, spends: Iterable[Spend]) -> None:
     """Add `spends`, negative ones to undo a reservation, inside a transaction of the caller."""
     # Never below zero: salvage may have lost the row that is corrected, and sums of floats are not exact.
@@ -268,25 +240,6 @@ def read_spend(db: sqlite3.Connection, day_at: int) -> tuple[Spend, ...]:
         Spend(provider=provider, day_at=day_at, usd=usd, tokens=tokens, requests=requests)
         for provider, usd, tokens, requests in db.execute(query, (day_at,)).fetchall()
     )
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:  # noqa: PLR2004  # seven bits in a byte
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def _read_varint(content: bytes, offset: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = content[offset]
-        number |= (byte & 0x7F) << shift
-        offset, shift = offset + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004  # the last byte has its top bit clear
-            return number, offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -489,6 +489,28 @@ class PushRequest(_message.Message):
 Global___PushRequest: _TypeAlias = PushRequest  # noqa: Y015
 
 @_typing.final
+class EncodedSamples(_message.Message):
+    """The field `samples` of a PushRequest in encoded form, as the spool of an agent keeps it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        samples: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["samples", b"samples"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EncodedSamples: _TypeAlias = EncodedSamples  # noqa: Y015
+
+@_typing.final
 class Rejection(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
