@@ -17,9 +17,8 @@ memory. See `docs/prometheus.md`.
 import logging
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,8 +29,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
 from isochrone_agent.probe.prober import ProbeTimes
@@ -52,22 +52,6 @@ _NS = 1_000
 _Probe = tuple[Target, Sample, ProbeTimes]
 
 _log = structlog.get_logger()
-
-
-class _EndedSpans(SpanProcessor):
-    """Keeps the spans that have ended until they are taken."""
-
-    def __init__(self) -> None:
-        self._ended: list[ReadableSpan] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Keep a span."""
-        self._ended.append(span)
-
-    def take(self) -> Sequence[ReadableSpan]:
-        """Return the spans since the last call."""
-        taken, self._ended = self._ended, []
-        return taken
 
 
 class OtlpExport:
@@ -91,10 +75,10 @@ class OtlpExport:
         self._stopping = threading.Event()
         self._is_reachable = True
         self.dropped = 0
-        self._ended = _EndedSpans()
+        self._ended = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
         traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-        traces.add_span_processor(self._ended)
+        traces.add_span_processor(SimpleSpanProcessor(self._ended))
         metrics = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
         self._tracer = traces.get_tracer("isochrone", __version__)
         self._instruments = _instruments(metrics)
@@ -151,7 +135,8 @@ class OtlpExport:
             for target, sample, times in probes:
                 self._record(target, sample, times)
             # A sampler of the environment may have left none.
-            spans = self._ended.take()
+            spans = self._ended.get_finished_spans()
+            self._ended.clear()
             if spans and self._span_exporter.export(spans) is not SpanExportResult.SUCCESS:
                 self.dropped += len(probes)
                 return False
@@ -188,9 +173,8 @@ class OtlpExport:
         if sample.outcome is not Outcome.OK:
             root.set_status(Status(StatusCode.ERROR, sample.error or sample.outcome.value))
         context = set_span_in_context(root)
-        for phase in phases(sample, times):
-            child = self._tracer.start_span(phase.name, context=context, start_time=phase.from_at * _NS)
-            child.end(phase.until_at * _NS)
+        for name, from_at, until_at in phases(sample, times):
+            self._tracer.start_span(name, context=context, start_time=from_at * _NS).end(until_at * _NS)
         root.end(max(times.ended_at, sample.dispatched_at) * _NS)
 
 
@@ -237,15 +221,6 @@ _PROVIDERS = {
     "x-ai": "x_ai",
 }
 _PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """A phase of a probe from one instant to another."""
-
-    name: str
-    from_at: int
-    until_at: int
 
 
 def attributes(target: Target, sample: Sample) -> Attributes:
@@ -309,19 +284,20 @@ def first_chunk_s(sample: Sample, times: ProbeTimes) -> float | None:
     return (times.sent_at + sample.ttft_us - sample.dispatched_at) / SECOND_US
 
 
-def phases(sample: Sample, times: ProbeTimes) -> Iterator[Phase]:
-    """Yield the phases that took place, in order. Each begins when the one before it ends."""
+def phases(sample: Sample, times: ProbeTimes) -> Iterator[tuple[str, int, int]]:
+    """Yield the phases that took place as name, begin and end, in order. Each begins when the one before it ends."""
     at = sample.dispatched_at
     for name, us in (("dns", sample.dns_us), ("connect", sample.tcp_us), ("tls", sample.tls_us)):
         if us is not None:
-            yield Phase(name=name, from_at=at, until_at=at + us)
+            yield name, at, at + us
             at += us
     if times.sent_at is None:
         return
     # The phases are rounded one by one, so the sum may be a microsecond later.
-    yield Phase(name="request sent", from_at=min(at, times.sent_at), until_at=times.sent_at)
+    yield "request sent", min(at, times.sent_at), times.sent_at
     at = times.sent_at
     for name, us in (("first byte", sample.ttfb_us), ("first token", sample.ttft_us), ("last token", sample.e2e_us)):
         if us is not None:
-            yield Phase(name=name, from_at=at, until_at=max(times.sent_at + us, at))
-            at = max(times.sent_at + us, at)
+            until_at = max(times.sent_at + us, at)
+            yield name, at, until_at
+            at = until_at
