@@ -41,7 +41,7 @@ def families(
 
 
 def delivery_families(
-    newest: Heartbeat, *, pushes: Mapping[str, int], spool: Path, expires_at: int | None
+    *, newest: Heartbeat, pushes: Mapping[str, int], spool: Path, expires_at: int | None
 ) -> Iterator[Metric]:
     """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
     size = sum(path.stat().st_size for path in spool.parent.glob(f"{spool.name}*") if path.is_file())
@@ -71,12 +71,9 @@ def delivery_families(
     yield CounterMetricFamily("isochrone_samples_finished", recorded, value=newest.finished)
     stored = "Samples that the collector acknowledged, in the current epoch of the spool."
     yield CounterMetricFamily("isochrone_samples_stored", stored, value=newest.stored)
-    yield _counter("isochrone_samples_dropped", "Dropped samples.", "reason", newest.dropped)
-    yield _counter("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", pushes)
-
-
-def _counter(name: str, documentation: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, documentation, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
-    return family
+    dropped = CounterMetricFamily("isochrone_samples_dropped", "Dropped samples.", labels=["reason"])
+    ended = CounterMetricFamily("isochrone_pushes", "Pushes that ended, by gRPC status.", labels=["status"])
+    for family, counts in ((dropped, newest.dropped), (ended, pushes)):
+        for value, count in sorted(counts.items()):
+            family.add_metric([value], count)
+        yield family

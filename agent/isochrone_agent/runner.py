@@ -7,8 +7,7 @@ An agent without a plan probes nothing. An agent with `--plan` has no collector,
 
 import asyncio
 import contextlib
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     policy = load_policy(settings)
     plan_key = policy.plan_key or (settings.identity.plan_key if settings.identity else None)
     signed_plans = SignedPlans(pinned_key(plan_key))
-    tls = tls_context(settings.ca_file)
     async with (
         AsyncSpool(
             settings.spool_path,
@@ -59,14 +57,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         ) as spool,
         ReconnectingChannel(settings) as connection,
         otlp_export(settings) as export,
+        probing(settings, policy, keyring, spool, export) as rounds,
     ):
         collector = CollectorClient(
             channel=lambda: connection.current,
             vantage=settings.vantage,
             on_fingerprints=partial(setattr, connection, "fingerprints"),
         )
-        prober = new_prober(settings, policy, tls, export)
-        rounds = ProbeScheduler(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_watcher = PlanWatcher(collector, spool, keyring, rounds, signed_plans)
         push_client = PushClient(
             collector,
@@ -75,26 +72,49 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             conditions=partial(_conditions, rounds, plan_watcher),
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
-        delivery = partial(_delivery_metrics, settings, collector, connection)
+
+        def delivery() -> dict[str, Any]:
+            expires_at = connection.identity.expires_at if connection.identity else None
+            return {"newest": collector.heartbeat, "pushes": collector.pushes, "expires_at": expires_at}
+
         with metrics_endpoint(settings, rounds, lambda: plan_watcher.refused, export=export, delivery=delivery):
-            try:
-                await run_until(
-                    stop,
-                    # Ends once a plan runs; later versions come with receipts (`on_plan`).
-                    plan_watcher.wait_for_plan(),
-                    rounds.run(),
-                    push_client.run(),
-                    reload_files(settings, keyring, connection.refresh),
-                )
-                log.info("agent.stopping", in_flight=rounds.in_flight)
-                await rounds.finish(GRACE_SECONDS)
-                for ending, seconds in ((push_client.drain, DRAIN_SECONDS), (push_client.announce_stop, LAST_SECONDS)):
-                    with contextlib.suppress(TimeoutError, SpoolError):
-                        await asyncio.wait_for(ending(), seconds)
-            finally:
-                await rounds.finish(GRACE_SECONDS)  # has nothing to do unless one of the parts failed
-                await prober.aclose()
-                log.info("agent.stopped", spooled=(await spool.stats()).waiting)
+            await run_until(
+                stop,
+                # Ends once a plan runs; later versions come with receipts (`on_plan`).
+                plan_watcher.wait_for_plan(),
+                rounds.run(),
+                push_client.run(),
+                reload_files(settings, keyring, connection.refresh),
+            )
+            log.info("agent.stopping", in_flight=rounds.in_flight)
+            await rounds.finish(GRACE_SECONDS)
+            for ending, seconds in ((push_client.drain, DRAIN_SECONDS), (push_client.announce_stop, LAST_SECONDS)):
+                with contextlib.suppress(TimeoutError, SpoolError):
+                    await asyncio.wait_for(ending(), seconds)
+
+
+@contextlib.asynccontextmanager
+async def probing(
+    settings: Settings, policy: Policy, keyring: Keyring, spool: AsyncSpool, export: "OtlpExport | None"
+) -> "AsyncIterator[ProbeScheduler]":
+    """Yield the rounds of this agent; at the end wait for the probes in flight, and close the connections."""
+    prober = Prober(
+        vantage=settings.vantage.name,
+        tls=tls_context(settings.ca_file),
+        dial_options=settings.dial_options,
+        destinations=policy.destinations,
+        error_chars=policy.error_chars,
+        tls_folder=policy.tls_files or Path(),
+        ca_file=settings.ca_file,
+        on_probe=export.offer if export else None,
+    )
+    rounds = ProbeScheduler(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
+    try:
+        yield rounds
+    finally:
+        await rounds.finish(GRACE_SECONDS)  # has nothing to do unless one of the parts failed
+        await prober.aclose()
+        log.info("agent.stopped", spooled=(await spool.stats()).waiting)
 
 
 @contextlib.asynccontextmanager
@@ -117,20 +137,6 @@ async def otlp_export(settings: Settings) -> "AsyncIterator[OtlpExport | None]":
         await asyncio.to_thread(export.close)
 
 
-def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext, export: "OtlpExport | None" = None) -> Prober:
-    """Create the prober of an agent."""
-    return Prober(
-        vantage=settings.vantage.name,
-        tls=tls,
-        dial_options=settings.dial_options,
-        destinations=policy.destinations,
-        error_chars=policy.error_chars,
-        tls_folder=policy.tls_files or Path(),
-        ca_file=settings.ca_file,
-        on_probe=export.offer if export else None,
-    )
-
-
 def _conditions(rounds: ProbeScheduler, plan_watcher: PlanWatcher) -> Heartbeat:
     refused_version, refused_reason = plan_watcher.refused or (None, None)
     return Heartbeat(
@@ -150,7 +156,7 @@ def metrics_endpoint(
     refused: Callable[[], tuple[int, str] | None],
     *,
     export: "OtlpExport | None" = None,
-    delivery: "Callable[[], Iterable[Metric]]" = tuple,
+    delivery: Callable[[], dict[str, Any]] | None = None,
 ) -> Iterator[None]:
     """Serve metrics during the block, if the settings ask for them. A port that is in use is logged, not an error."""
     if settings.metrics is None:
@@ -167,7 +173,8 @@ def metrics_endpoint(
             refused_version=(refused() or (0, ""))[0],
             export_dropped=export.dropped if export else None,
         )
-        yield from delivery()
+        if delivery:
+            yield from metrics.delivery_families(spool=settings.spool_path, **delivery())
 
     with contextlib.ExitStack() as stack:
         try:
@@ -179,19 +186,6 @@ def metrics_endpoint(
         except OSError as error:
             log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
         yield
-
-
-def _delivery_metrics(
-    settings: Settings, collector: CollectorClient, connection: ReconnectingChannel
-) -> "Iterator[Metric]":
-    from isochrone_agent import metrics  # noqa: PLC0415  # as above
-
-    return metrics.delivery_families(
-        collector.heartbeat,
-        pushes=collector.pushes,
-        expires_at=connection.identity.expires_at if connection.identity else None,
-        spool=settings.spool_path,
-    )
 
 
 async def reload_files(settings: Settings, keyring: Keyring, others: Callable[[], Awaitable[None]]) -> None:
@@ -233,24 +227,17 @@ async def run_standalone(settings: Settings, stop: asyncio.Event) -> None:
     keyring, policy = load_keyring(settings.credentials), load_policy(settings)
     if policy.plan_key is not None:
         raise SettingsError("the policy requires signed plans, and a plan file has no signature", hint="omit --plan")
-    tls = tls_context(settings.ca_file)
     async with (
         _SpendOnly(settings.spool_path, limit_bytes=settings.spool_limit_bytes) as spool,
         otlp_export(settings) as export,
+        probing(settings, policy, keyring, spool, export) as rounds,
     ):
-        prober = new_prober(settings, policy, tls, export)
-        rounds = ProbeScheduler(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_file = PlanFile(settings.plan, keyring, rounds)
-        try:
-            await plan_file.load()
-            log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
-            if settings.metrics is None and export is None:
-                hint = "samples are neither stored nor exported: set --metrics-listen or --otlp-endpoint"
-                log.warning("metrics.off", hint=hint)
-            with metrics_endpoint(settings, rounds, lambda: plan_file.refused, export=export):
-                await run_until(stop, rounds.run(), reload_files(settings, keyring, plan_file.reload_if_changed))
-            log.info("agent.stopping", in_flight=rounds.in_flight)
-        finally:
-            await rounds.finish(GRACE_SECONDS)
-            await prober.aclose()
-            log.info("agent.stopped")
+        await plan_file.load()
+        log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
+        if settings.metrics is None and export is None:
+            hint = "samples are neither stored nor exported: set --metrics-listen or --otlp-endpoint"
+            log.warning("metrics.off", hint=hint)
+        with metrics_endpoint(settings, rounds, lambda: plan_file.refused, export=export):
+            await run_until(stop, rounds.run(), reload_files(settings, keyring, plan_file.reload_if_changed))
+        log.info("agent.stopping", in_flight=rounds.in_flight)
