@@ -18,6 +18,7 @@ import structlog
 from isochrone_agent.clock import TimestampExchange, now_at, read_clocks
 from isochrone_agent.collector_client import CollectorClient
 from isochrone_agent.errors import CollectorRefused, SpoolError
+from isochrone_agent.probe.socket_observer import LoopLagMonitor
 from isochrone_agent.retry_policy import (
     Backoff,
     RetryAction,
@@ -36,29 +37,9 @@ from isochrone_wire.workloads import POLICY_PREFIX
 
 HEARTBEAT_US = 15 * SECOND_US
 
-_CHECK_SECONDS = 0.25
+_LAG_CHECK_NS = 250_000_000
 # As many as a collector keeps; plans that follow each other on a day may name more providers.
 _MAX_SPEND_LINES = 100
-
-
-class LoopLag:
-    """The maximum delay of the event loop since the last reading, in microseconds."""
-
-    def __init__(self) -> None:
-        self._max_us = 0
-
-    async def run(self) -> None:
-        """Measure the delay four times a second, forever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + _CHECK_SECONDS
-            await asyncio.sleep(_CHECK_SECONDS)
-            self._max_us = max(self._max_us, round((loop.time() - due) * SECOND_US))
-
-    def take_us(self) -> int:
-        """Return the maximum since the last call, and reset it."""
-        max_us, self._max_us = self._max_us, 0
-        return max_us
 
 
 async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Heartbeat], *, loop_lag_us: int) -> Heartbeat:
@@ -128,7 +109,7 @@ class PushClient:
         self._spool = spool
         self._on_plan = on_plan
         self._conditions = conditions
-        self._lag = LoopLag()
+        self._lag = LoopLagMonitor(_LAG_CHECK_NS)
         self._backoff = Backoff()
         self._plan_lock = asyncio.Lock()
         self._in_flight = 0
@@ -143,7 +124,6 @@ class PushClient:
     async def run(self) -> None:
         """Deliver forever."""
         async with asyncio.TaskGroup() as calls:
-            calls.create_task(self._lag.run())
             while True:
                 try:
                     await self._start_or_wait(calls)

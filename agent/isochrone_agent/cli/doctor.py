@@ -71,9 +71,13 @@ def check_command(*, settings_file: Path | None, output: str, **values: Any) -> 
         source,
         health_checks.check_policy(settings, plan),
     ]
-    rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
+    # A plan that would be refused has no next rounds.
+    planned = plan if plan and not limit_violations(plan) else Plan(version=0, baseline="")
+    now, name, routes = now_at(), settings.vantage.name, planned.routes
+    rounds = next_rounds(planned.targets, now_at=now, vantage=name, count=_ROUNDS, routes=routes)
+    allowances = _allowances(plan, settings)
     if output == "json":
-        planned = [
+        document = [
             {
                 "round_at": rfc3339(due.round_at),
                 "begins_at": rfc3339(due.begins_at),
@@ -83,7 +87,7 @@ def check_command(*, settings_file: Path | None, output: str, **values: Any) -> 
             for due in rounds
         ]
         findings = [asdict(result) for result in results]
-        print_json({"schema": CHECK_SCHEMA, "findings": findings, "rounds": planned, "spend": allowances})
+        print_json({"schema": CHECK_SCHEMA, "findings": findings, "rounds": document, "spend": allowances})
     else:
         _print_results(results)
         _print_rounds(rounds)
@@ -114,14 +118,6 @@ async def _run_checks(settings: Settings) -> list[CheckResult]:
         return [*results, warn("plan", "not available, so keys and names were not checked", hint)]
     checks = (health_checks.check_runnable, health_checks.check_policy, health_checks.check_keys)
     return [*results, *(check(settings, plan) for check in checks), await health_checks.check_names(settings, plan)]
-
-
-def _next_rounds(plan: Plan | None, settings: Settings) -> list[ScheduledRound]:
-    # A plan that would be refused has no next rounds.
-    if plan is None or limit_violations(plan):
-        return []
-    name = settings.vantage.name
-    return next_rounds(plan.targets, now_at=now_at(), vantage=name, count=_ROUNDS, routes=plan.routes)
 
 
 def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:

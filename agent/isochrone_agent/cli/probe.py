@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -36,7 +35,7 @@ from isochrone_wire.model import (
     Workload,
     target_id,
 )
-from isochrone_wire.text import aligned, base_url_problem
+from isochrone_wire.text import aligned, base_url_problem, did_you_mean
 from isochrone_wire.workloads import omit_problem, supported_efforts
 
 CATALOGUE_SCHEMA = "isochrone.catalogue/1"
@@ -115,9 +114,8 @@ def _parse_catalogue_name(what: str) -> tuple[Provider, str]:
     if not slash:
         raise SettingsError(f"{what!r} is not PROVIDER/MODEL", hint="for example groq/llama-3.3-70b-versatile")
     if slug not in CATALOGUE:
-        close = get_close_matches(slug, CATALOGUE, n=1)
-        nearest = f", did you mean {close[0]!r}?" if close else ""
-        raise SettingsError(f"unknown provider {slug!r}{nearest}", hint="`isochrone-agent catalogue` lists them")
+        sentence = f"unknown provider {slug!r}{did_you_mean(slug, CATALOGUE)}"
+        raise SettingsError(sentence, hint="`isochrone-agent catalogue` lists them")
     return CATALOGUE[slug], model
 
 

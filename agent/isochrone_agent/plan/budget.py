@@ -16,7 +16,7 @@ The laws:
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from isochrone_wire.model import Budget, Outcome, Price, Sample, Spend, Target, TokenSource, day_of
 from isochrone_wire.workloads import estimate_request
@@ -139,15 +139,15 @@ def exceeded_limit(most: Cost, *, used: Cost, budget: Budget | None) -> str | No
     return None
 
 
+@dataclass(slots=True)
 class BudgetTracker:
     """The spend per provider and day, and the maximum cost of rounds in flight. `accounts`: the policy's."""
 
-    def __init__(self, vantage: str, *, accounts: Callable[[Target], Sequence[Account]] = no_accounts) -> None:
-        self.budgets: Sequence[Budget] = ()
-        self._vantage = vantage
-        self._accounts = accounts
-        self._spent: dict[tuple[str, int], Cost] = {}
-        self._in_flight: dict[str, Cost] = {}
+    vantage: str
+    accounts: Callable[[Target], Sequence[Account]] = no_accounts
+    budgets: Sequence[Budget] = ()
+    _spent: dict[tuple[str, int], Cost] = field(default_factory=dict)
+    _in_flight: dict[str, Cost] = field(default_factory=dict)
 
     def record(self, spends: Iterable[Spend]) -> None:
         """Add spend to the totals. The day of a wrong clock ends no other day; the least recent totals are dropped."""
@@ -216,8 +216,8 @@ class BudgetTracker:
 
     def _charged(self, target: Target) -> list[tuple[Target, Budget | None]]:
         """Return the target as each account counts it, with the limits: first its provider's."""
-        planned = budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
-        return [(target, planned), *((account.charge(target), account.limits) for account in self._accounts(target))]
+        planned = budget_of(self.budgets, provider=target.provider, vantage=self.vantage)
+        return [(target, planned), *((account.charge(target), account.limits) for account in self.accounts(target))]
 
 
 def _uncosted(samples: Sequence[Sample], account: int) -> Sequence[Sample]:

@@ -135,7 +135,11 @@ class Keyring:
 
     def credential(self, name: str) -> Credential | None:
         """Return the credential: from the agent's file, else of a catalogue provider whose variable is set."""
-        return self.credentials.get(name) or _catalogue_credential(name)
+        variable = _catalogue_variable(name)
+        if name in self.credentials or variable is None or not os.environ.get(variable, "").strip():
+            return self.credentials.get(name)
+        origin = origin_of(parse_url(CATALOGUE[name].base_url))
+        return Credential(name=name, env=variable, hosts=(str(origin),))
 
     def describe(self, target: Target) -> list[str]:
         """Return the name and source of the credential of `target`, for display; empty if it has none."""
@@ -246,11 +250,3 @@ def _catalogue_variable(name: str) -> str | None:
     """Return the key variable of a catalogue provider whose base URL is complete."""
     provider = CATALOGUE.get(name)
     return provider.key_env if provider and not provider.has_placeholder else None
-
-
-def _catalogue_credential(name: str) -> Credential | None:
-    variable = _catalogue_variable(name)
-    if variable is None or not os.environ.get(variable, "").strip():
-        return None
-    origin = origin_of(parse_url(CATALOGUE[name].base_url))
-    return Credential(name=name, env=variable, hosts=(str(origin),))

@@ -1,7 +1,7 @@
 """Sources of the plan: the collector, or a file. A plan that cannot run is refused; the previous one stays."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc.aio
@@ -71,6 +71,7 @@ def pinned_key(text: str | None) -> bytes | None:
         raise SettingsError(str(error), hint="`isochrone-collector plan key FILE` prints it") from error
 
 
+@dataclass(slots=True)
 class PlanWatcher:
     """Keeps the rounds running on the current plan. The plan is stored for a start without a collector; if a new plan
     cannot be run it is refused, and the previous plan stays in force.
@@ -79,22 +80,14 @@ class PlanWatcher:
     and its content hash, because a restored database gives the same version to another plan.
     """
 
-    def __init__(
-        self,
-        collector: CollectorClient,
-        spool: AsyncSpool,
-        keyring: Keyring,
-        rounds: ProbeScheduler,
-        signed_plans: SignedPlans | None = None,
-    ) -> None:
-        self._collector = collector
-        self._spool = spool
-        self._keyring = keyring
-        self._rounds = rounds
-        self._signed_plans = signed_plans or SignedPlans()
-        self.refused: tuple[int, str] | None = None
-        self._refused_hash = b""
-        self._refused_plan: Plan | None = None
+    _collector: CollectorClient
+    _spool: AsyncSpool
+    _keyring: Keyring
+    _rounds: ProbeScheduler
+    _signed_plans: SignedPlans = field(default_factory=SignedPlans)
+    refused: tuple[int, str] | None = None
+    _refused_hash: bytes = b""
+    _refused_plan: Plan | None = None
 
     async def wait_for_plan(self) -> None:
         """Apply the stored plan, or poll the collector until a plan runs. Receipts name later plans."""

@@ -79,21 +79,16 @@ def waited_us(due: ScheduledRound, *, before: Samples, after: Samples, repeated:
     """
     if not before or not after or not _hung(before):
         return None
-    every_us = due.target.every_us
+    every_us, share = due.target.every_us, _REPEATED_SHARE if repeated else _SINGLE_SHARE
     is_slow = all(sample.ttft_us is not None and sample.ttft_us > every_us for sample in after)
-    blocked_us = _blocked_us(before[0], after[0], every_us=every_us, repeated=repeated)
+    # The time after a probe that hung in which rounds are blocked: on average the share of the time between probes.
+    blocked_us = share * (after[0].dispatched_at - before[0].dispatched_at - every_us)
+    blocked_us += before[0].round_at // every_us * _GOLDEN % 1 * every_us
     if not (is_slow or _hung(after)) and due.begins_at - before[0].dispatched_at >= blocked_us:
         return None
     # A step of the wall clock may falsify the time from a request until the round.
     waits = ((due.begins_at - one.dispatched_at - (one.connect_us or 0), one.timeout_us) for one in before)
     return min(max(0, wait if limit is None else min(wait, limit)) for wait, limit in waits)
-
-
-def _blocked_us(before: Sample, after: Sample, *, every_us: int, repeated: bool) -> float:
-    """The time after a probe that hung in which rounds are blocked, on average a share of the time between probes."""
-    share = _REPEATED_SHARE if repeated else _SINGLE_SHARE
-    between_us = after.dispatched_at - before.dispatched_at - every_us
-    return share * between_us + before.round_at // every_us * _GOLDEN % 1 * every_us
 
 
 def _hung(samples: Samples) -> bool:
@@ -204,17 +199,17 @@ def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
     return next(((outcome, reason) for outcome, reason in checks if reason), None)
 
 
+@dataclass(slots=True)
 class SpendGuard:
-    """The daily budgets, with their spend in the spool, so that it survives a crash. `clock` is the scheduler's."""
+    """The daily budgets, with their spend in the spool, so that it survives a crash. The clock is the scheduler's."""
 
-    def __init__(self, spool: AsyncSpool, budgets: BudgetTracker, clock: Callable[[], int]) -> None:
-        self.budgets = budgets
-        self._spool = spool
-        self._clock = clock
-        # The reason why today's spend is unknown; `None` once it has been loaded.
-        self._error: str | None = "not yet"
-        # By target id and round: the spend reserved in the spool for rounds in flight.
-        self._reserved: dict[tuple[int, int], tuple[Spend, ...]] = {}
+    _spool: AsyncSpool
+    budgets: BudgetTracker
+    _clock: Callable[[], int]
+    # The reason why today's spend is unknown; `None` once it has been loaded.
+    _error: str | None = "not yet"
+    # By target id and round: the spend reserved in the spool for rounds in flight.
+    _reserved: dict[tuple[int, int], tuple[Spend, ...]] = field(default_factory=dict)
 
     async def load(self) -> None:
         """Load today's spend, from before a restart too. An error is logged."""

@@ -24,10 +24,11 @@ estimated from its share of the characters. With one token per chunk, the common
 import math
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from isochrone_common.dialects.signals import (
@@ -64,6 +65,7 @@ KERNEL_RESOLUTION_NS = 250_000
 USER_RESOLUTION_NS = 1_000_000
 STALL_FLOOR_NS = 1_000_000_000
 STALL_FACTOR = 10
+_NO_CONNECTION: Mapping[str, Any] = MappingProxyType({})
 
 
 class ReasoningVisibility(Enum):
@@ -242,20 +244,6 @@ def chunk_gaps(chunk_ns: Sequence[int]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """The fields of `Sample` on the connection; `None` for a phase that did not take place."""
-
-    dns_us: int | None = None
-    tcp_us: int | None = None
-    tls_us: int | None = None
-    remote_address: str | None = None
-    rtt_us: int | None = None
-    rtt_min_us: int | None = None
-    retransmits: int | None = None
-    loop_lag_us: int | None = None
-
-
 # Content that begins with such a mark has its reasoning inside: when the answer proper begins is not known.
 _REASONING_MARK = re.compile(
     r"\s*([<\[\u25c1]\|?(seed:|start_|begin_of_)?(think|thought|reason|reflect|analysis|scratchpad|internal|inner_)"
@@ -290,9 +278,6 @@ class Measurement:
         self._is_vouched = False
         self._latest_ns = 0
 
-    def __repr__(self) -> str:
-        return f"<Measurement chunks={len(self.chunk_ns)} finished={self.finished} {self.failed}>"
-
     @property
     def chunk_ns(self) -> Sequence[int]:
         """The times of all chunks that contain text."""
@@ -317,8 +302,13 @@ class Measurement:
             case Opened():
                 self.opened = signal
                 self.receive(at_ns)
-            case Usage():
-                self._add_usage(signal)
+            case Usage(output_tokens=output_tokens):
+                if len(self.answer.at_ns) == 1 and output_tokens is not None:
+                    self.first_answer_tokens = output_tokens - (signal.reasoning_tokens or 0)
+                # A count of 0 is a placeholder of gateways: it replaces none.
+                counts = [(name, n) for name, n in asdict(signal).items() if n is not None]
+                stated = {name: n for name, n in counts if n or getattr(self.usage, name) is None}
+                self.usage = replace(self.usage, **stated)
             case _ if not self.is_final:
                 self._progress(signal, at_ns)
 
@@ -370,29 +360,25 @@ class Measurement:
         if self.first_byte_ns is None:
             self.first_byte_ns = at_ns
 
-    def _add_usage(self, usage: Usage) -> None:
-        if len(self.answer.at_ns) == 1 and usage.output_tokens is not None:
-            self.first_answer_tokens = usage.output_tokens - (usage.reasoning_tokens or 0)
-        # A count of 0 is a placeholder of gateways: it replaces none.
-        stated = {name: n for name, n in asdict(usage).items() if n or (n == 0 and getattr(self.usage, name) is None)}
-        self.usage = replace(self.usage, **stated)
-
     def sample(
         self,
         *,
         target_id: int,
         round_at: int,
         dispatched_at: int,
-        connection: Connection = Connection(),
+        connection: Mapping[str, Any] = _NO_CONNECTION,
         price: Price | None = None,
         quality: Quality = Quality.CLEAN,
     ) -> Sample:
-        """Build the sample from what has been recorded so far; times `..._at` are in microseconds since the epoch."""
+        """Build the sample from what has been recorded so far; times `..._at` are in microseconds since the epoch.
+
+        `connection` are the fields of `Sample` on the connection.
+        """
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
         tokens, speed_chunks = self._tokens()
         is_kernel = Quality.USER_STAMPS not in quality
-        resolution_ns = time_resolution_ns(kernel=is_kernel, loop_lag_us=connection.loop_lag_us)
+        resolution_ns = time_resolution_ns(kernel=is_kernel, loop_lag_us=connection.get("loop_lag_us"))
         if self.chunk_ns and not speed_is_defined(speed_chunks, tokens, resolution_ns=resolution_ns):
             quality |= Quality.BUFFERED
         if self.usage.cached_tokens:
@@ -431,7 +417,7 @@ class Measurement:
             http_status=opened.status or None,
             error=failure.error[:ERROR_CHARS] if failure else None,
             timeout_us=failure.timeout_us if failure else None,
-            **asdict(connection),
+            **connection,
             **chunk_gaps(self.chunk_ns),
         )
 

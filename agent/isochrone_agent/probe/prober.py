@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -30,12 +31,10 @@ from isochrone_agent.probe.transport import (
     ProbeConnection,
     Start,
     TlsFailed,
-    expects_tls,
-    is_tls_record,
     target_tls_context,
 )
 from isochrone_agent.settings import DialOptions
-from isochrone_common.dialects import DIALECTS, Dialect, Request
+from isochrone_common.dialects import DIALECTS, Request
 from isochrone_common.dialects.base import make_nonce
 from isochrone_common.dialects.failures import error_sentence, omission_hint, stated_wait_us, unframed_failure
 from isochrone_common.dialects.providers import quirks_of
@@ -67,6 +66,10 @@ _STANDARD_HEADERS = {
 }
 # Other values of Content-Encoding, such as `none` or `utf-8`, are those of servers that do not compress.
 _COMPRESSIONS = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"}
+# The types of an alert and of a handshake record, each followed by the major version of TLS.
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+# The bodies of nginx, Apache and Go for a plain request to a port with TLS.
+_TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
 # A frame of the type SETTINGS on stream 0, which begins a connection of HTTP/2.
 _HTTP2_SETTINGS = re.compile(rb"\0.{2}\x04.\0{4}", re.DOTALL)
 _LIBRARY_TERMS = re.compile(r": bytearray\(.*|.*(event|state|status_code).*", re.DOTALL)
@@ -98,12 +101,9 @@ class ResponseObserver(Protocol):
         """Receive the data of one read."""
 
 
+# Warm connections are kept by the id of their target, and by how they connect.
 _ConnectionKey = tuple[int, TlsFiles | None, bool]
-
-
-def _connection_key(target: Target) -> _ConnectionKey:
-    """Return what the warm connections of a target are kept by: their id, and how they connect."""
-    return target.id, target.tls, target.happy_eyeballs
+_connection_key: Callable[[Target], _ConnectionKey] = attrgetter("id", "tls", "happy_eyeballs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,8 @@ class Prober:
         async with self._connection(target) as connection:
             dispatched = read_clocks()
             with connection.use(start) as observer:
-                active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts, self.recorder)
+                reader = ResponseReader(dialect)
+                active = StreamingRequest(reader, measurement, connection, target.workload.timeouts, self.recorder)
                 self.in_flight.add(active)
                 try:
                     await active.run(request, self.destinations)
@@ -229,29 +230,24 @@ class Prober:
         return ProbeConnection(tls, self.dial_options, self.destinations, happy_eyeballs=target.happy_eyeballs)
 
 
+@dataclass(eq=False)
 class StreamingRequest:
     """One request and its response stream: passes received data to the measurement, and enforces the time limits."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        measurement: Measurement,
-        connection: ProbeConnection,
-        timeouts: Timeouts,
-        recorder: ResponseObserver | None = None,
-    ) -> None:
-        self._measurement = measurement
-        self._connection = connection
-        self._observer = connection.observer
-        self._timeouts = timeouts
-        self._recorder = recorder
-        self._reader = ResponseReader(dialect)
-        self._received_bytes = 0
-        self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
-        self._limit_us = timeouts.total_us
+    _reader: ResponseReader
+    _measurement: Measurement
+    _connection: ProbeConnection
+    _timeouts: Timeouts
+    _recorder: ResponseObserver | None = None
+    _received_bytes: int = 0
+    _deadline: asyncio.Timeout | None = None
+    _aborted: bool = False
+
+    def __post_init__(self) -> None:
+        self._observer = self._connection.observer
         self._begun_ns = time.monotonic_ns()
-        self._deadline: asyncio.Timeout | None = None
-        self._aborted = False
+        self._limit_us = self._timeouts.total_us
+        self._end_ns = self._begun_ns + self._limit_us * 1000
 
     def abort(self) -> None:
         """End the request now: its outcome is that of a round without a request."""
@@ -435,7 +431,7 @@ class StreamingRequest:
         """
         if refusal.outcome is Outcome.GARBLED and (stated := unframed_failure(body)):
             return stated
-        sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(_decompressed(body))
+        sentence = SPEAKS_TLS if _TLS_EXPECTED.search(body) else error_sentence(_decompressed(body))
         error = f"{refusal.error}: {sentence}" if sentence else refusal.error
         if hint:
             error = f"{shortened(error, ERROR_CHARS - len(hint) - 3)} ({hint})"
@@ -444,7 +440,7 @@ class StreamingRequest:
 
 def _other_protocol(received: bytes) -> str:
     """Return which protocol other than HTTP/1 the first bytes of an answer are of; empty for HTTP/1, or for none."""
-    if is_tls_record(received):
+    if received.startswith(_TLS_RECORDS):
         return SPEAKS_TLS
     if _HTTP2_SETTINGS.match(received):
         return SPEAKS_HTTP2

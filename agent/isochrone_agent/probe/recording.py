@@ -150,13 +150,13 @@ def _events(reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
 
 
 def _expected(dialect: str, sample: Sample, frames: list[tuple[int, str]], hide: _Redaction) -> dict[str, Any]:
-    times = {f"{name}_ms": _ms(getattr(sample, f"{name}_us")) for name in ("ttft", "ttfat", "e2e")}
+    times_us = {name: getattr(sample, f"{name}_us") for name in ("ttft", "ttfat", "e2e")}
     has_content = [_replayed(dialect, frames[: end + 1]) for end in range(len(frames))]
     passes = sample.chunks or sample.outcome in (Outcome.OK, Outcome.FILTERED, Outcome.EMPTY)
     return {
         "outcome": sample.outcome.value,
         "error": hide.error(sample.error and _HINT.sub("", sample.error)),
-        **times,
+        **{f"{name}_ms": None if us is None else us // 1000 for name, us in times_us.items()},
         "chunks": sample.chunks,
         "output_tokens": sample.output_tokens,
         "token_source": sample.token_source and sample.token_source.name.lower(),
@@ -166,10 +166,6 @@ def _expected(dialect: str, sample: Sample, frames: list[tuple[int, str]], hide:
         "first_content": next((at for at, one in enumerate(has_content) if one.chunks), None),
         "complete": next((at for at, one in enumerate(has_content) if one.outcome is Outcome.OK), None),
     }
-
-
-def _ms(us: int | None) -> int | None:
-    return None if us is None else us // 1000
 
 
 def _replayed(dialect: str, frames: list[tuple[int, str]]) -> Sample:

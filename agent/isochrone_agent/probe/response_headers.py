@@ -111,16 +111,13 @@ def _edge(headers: Mapping[str, str]) -> str | None:
 
 def _ratelimit(headers: Mapping[str, str], now_at: int) -> RateLimit | None:
     counts = {field: _first(parse_count(headers.get(name)) for name in names) for field, names in _COUNTS.items()}
+    stated = {name: f"{text}ms" if text and name.endswith("-ms") else text for name, text in headers.items()}
     waits = {
-        field: _first(_wait_us(name, headers.get(name, ""), now_at) for name in names)
+        field: _first(parse_wait_us(stated.get(name, ""), now_at=now_at) for name in names)
         for field, names in _RESETS.items()
     }
     found = RateLimit(**counts, **waits)
     return None if found == RateLimit() else found
-
-
-def _wait_us(name: str, text: str, now_at: int) -> int | None:
-    return parse_wait_us(f"{text}ms" if text and name.endswith("-ms") else text, now_at=now_at)
 
 
 def _first(found: Iterator[int | None]) -> int | None:

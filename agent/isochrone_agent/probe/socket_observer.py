@@ -8,8 +8,8 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from isochrone_agent.probe.measurement import Connection
 from isochrone_common.receive_stamps import NEVER, Stamp
 
 _TCP_INFO_BYTES = 192
@@ -59,28 +59,31 @@ _MAX_RESET_NS = 1_000_000_000
 
 
 class LoopLagMonitor:
-    """Measures the lag of the event loop by a callback every 10 ms; `worst_ns` is the longest delay of one."""
+    """Measures the lag of the event loop by periodic callbacks; `worst_ns` is the longest delay of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_ns: int = _TICK_NS) -> None:
         self.worst_ns = 0
+        self._every_ns = every_ns
         self._loop = asyncio.get_running_loop()
         self._schedule()
 
     def stop(self) -> None:
         """Stop measuring; a callback that is overdue by now still counts."""
-        self._record()
+        self.worst_ns = max(self.worst_ns, time.monotonic_ns() - self._due_ns)
         self._timer.cancel()
 
+    def take_us(self) -> int:
+        """Return the longest delay since the last call in microseconds, and begin again."""
+        worst_ns, self.worst_ns = self.worst_ns, 0
+        return worst_ns // 1000
+
     def _schedule(self) -> None:
-        self._due_ns = time.monotonic_ns() + _TICK_NS
-        self._timer = self._loop.call_later(_TICK_NS / 1e9, self._tick)
+        self._due_ns = time.monotonic_ns() + self._every_ns
+        self._timer = self._loop.call_later(self._every_ns / 1e9, self._tick)
 
     def _tick(self) -> None:
-        self._record()
-        self._schedule()
-
-    def _record(self) -> None:
         self.worst_ns = max(self.worst_ns, time.monotonic_ns() - self._due_ns)
+        self._schedule()
 
 
 @dataclass(slots=True)
@@ -120,16 +123,11 @@ class SocketObserver:
         self.sent_ns, self.ended, self.reconnected = None, False, True
 
     @property
-    def connection(self) -> Connection:
-        """The connection as recorded in the sample."""
-        return Connection(
-            dns_us=self.dns_us,
-            tcp_us=self.tcp_us,
-            tls_us=self.tls_us,
-            remote_address=self.remote_address,
-            loop_lag_us=self.loop_lag_ns // 1000 if self.kernel_reads or self.lag_monitor else None,
-            **asdict(self.tcp_info),
-        )
+    def connection(self) -> dict[str, Any]:
+        """The fields of `Sample` on the connection; `None` for a phase that did not take place."""
+        phases = {name: getattr(self, name) for name in ("dns_us", "tcp_us", "tls_us", "remote_address")}
+        lag_us = self.loop_lag_ns // 1000 if self.kernel_reads or self.lag_monitor else None
+        return {**phases, "loop_lag_us": lag_us, **asdict(self.tcp_info)}
 
     @property
     def loop_lag_ns(self) -> int:

@@ -48,8 +48,6 @@ from isochrone_wire.text import shortened
 # A status line, and the page that a server sends to a client that it takes for one of HTTP/0.9.
 _PLAIN_ANSWERS = (b"HTTP/", b"<")
 _IF_HTTP = "if it speaks plain HTTP, try http://"
-# The types of an alert and of a handshake record, each followed by the major version of TLS.
-_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 # OpenSSL's names of the alerts that a server sends, or its texts, which Python's errors have where it has no name.
 _ALERT = re.compile(r"(?:\[SSL\] )?(?:SSLV3|TLSV1|TLSV13)[_ ](?:ALERT[_ ])?([\w ]+?)(?: \(_ssl.*)?", re.IGNORECASE)
 # Hints for the reasons of TLS errors.
@@ -60,8 +58,6 @@ _TLS_HINTS = (
         "present a certificate by --client-certificate, or tls: {certificate} in the plan",
     ),
 )
-# The bodies of nginx, Apache and Go for a plain request to a port with TLS.
-_TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
 _MAX_CONTEXTS = 128
 
 
@@ -129,16 +125,6 @@ def tls_reason(error: ssl.SSLError) -> str:
     reason = alert[1].lower().replace("_", " ") if alert else reason
     hint = next((hint for pattern, hint in _TLS_HINTS if pattern.search(reason)), "")
     return f"{reason}; {hint}" if hint else reason
-
-
-def is_tls_record(received: bytes) -> bool:
-    """Return true if the first bytes of an answer are those of TLS, as from a server that expected a handshake."""
-    return received.startswith(_TLS_RECORDS)
-
-
-def expects_tls(body: bytes) -> bool:
-    """Return true if the body of a refusal states that the port speaks TLS."""
-    return _TLS_EXPECTED.search(body) is not None
 
 
 MAX_THREADS = 64
@@ -296,15 +282,13 @@ class ProbeConnection:
         await self.pool.aclose()
 
 
+@dataclass
 class StampingBackend(httpcore.AsyncNetworkBackend):
     """Opens connections for httpcore, to allowed addresses, and records their phases in the observer."""
 
-    def __init__(
-        self, connection: ProbeConnection, dial_options: DialOptions, destinations: Destinations | None = None
-    ) -> None:
-        self._connection = connection
-        self._dial_options = dial_options
-        self._destinations = destinations
+    _connection: ProbeConnection
+    _dial_options: DialOptions
+    _destinations: Destinations | None = None
 
     async def connect_tcp(
         self,
@@ -374,7 +358,9 @@ async def _open(family: int, address: Any) -> _Opened:  # noqa: ANN401  # a sock
         stamped = enable_receive_stamps(sock)
         started_ns = time.monotonic_ns()
         await asyncio.get_running_loop().sock_connect(sock, address)
-        tcp_us = _handshake_us(sock, _since_us(started_ns))
+        # The kernel's first round trip, without the wait for a busy loop; a SYN that was lost has none.
+        tcp_us, info = _since_us(started_ns), read_tcp_info(sock)
+        tcp_us = tcp_us if info.retransmits or info.rtt_us is None else min(tcp_us, info.rtt_us)
     except BaseException:
         sock.close()
         raise
@@ -670,15 +656,6 @@ class TlsStream(httpcore.AsyncNetworkStream):
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
-
-
-def _handshake_us(sock: socket.socket, elapsed_us: int) -> int:
-    """Return the duration of TCP's handshake: the kernel's first round trip, without the wait for a busy loop.
-
-    A SYN that was lost has no round trip, so the time that elapsed stands for it.
-    """
-    info = read_tcp_info(sock)
-    return elapsed_us if info.retransmits or info.rtt_us is None else min(elapsed_us, info.rtt_us)
 
 
 def _complete(waiting: asyncio.Future[None]) -> None:

@@ -92,7 +92,9 @@ def read_log(content: bytes, page_bytes: int) -> WriteAheadLog:
     """Parse the log of a database with pages of `page_bytes`. Never raises, whatever the content is."""
     if len(content) < HEADER_BYTES:
         return WriteAheadLog(frames=(), valid_frames=0, has_header=False)
-    has_header = _is_valid_header(content, page_bytes)
+    magic, _, found_bytes, *stated = struct.unpack_from(">3I12x2I", content)
+    has_header = magic in (_MAGIC, _MAGIC_BIG) and found_bytes == page_bytes
+    has_header = has_header and _checksum(content[:24], (0, 0), _order(content)) == tuple(stated)
     frames = _until_last_commit(list(_frames(content, page_bytes, has_header=has_header)))
     bad = next((index for index, frame in enumerate(frames) if not frame.is_intact), len(frames))
     valid = len(_until_last_commit(frames[:bad])) if has_header else 0
@@ -118,13 +120,6 @@ def _frames(content: bytes, page_bytes: int, *, has_header: bool) -> Iterator[Fr
 def _until_last_commit(frames: list[Frame]) -> list[Frame]:
     last = max((index for index, frame in enumerate(frames) if frame.pages), default=-1)
     return frames[: last + 1]
-
-
-def _is_valid_header(content: bytes, page_bytes: int) -> bool:
-    magic, _, found_bytes = struct.unpack_from(">3I", content)
-    stated = struct.unpack_from(">2I", content, 24)
-    known = magic in (_MAGIC, _MAGIC_BIG) and found_bytes == page_bytes
-    return known and _checksum(content[:24], (0, 0), _order(content)) == stated
 
 
 def _order(content: bytes) -> str:
@@ -344,7 +339,8 @@ def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
 
 
 def _salvage_copy(path: Path) -> _Result:
-    with _scratch(path) as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_SCRATCH_PREFIX) as scratch:
+        folder = Path(scratch)
         copy = folder / "damaged"
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(path, copy)
@@ -356,16 +352,11 @@ def _salvage_copy(path: Path) -> _Result:
 
 def _salvage_in_place(path: Path, *, copy: _Copy) -> _Result:
     is_intact = not _read_log(path).lost_commits
-    with _scratch(path) as folder, closing(DamagedDatabase(path, read_only=True)) as damaged:
+    scratch = tempfile.TemporaryDirectory(dir=path.parent, prefix=_SCRATCH_PREFIX)
+    with scratch as folder, closing(DamagedDatabase(path, read_only=True)) as damaged:
         # Without the end of the log, samples may look unsealed that were delivered already.
-        result = _rebuild(damaged, path, folder, copy if is_intact else _copy_counters)
+        result = _rebuild(damaged, path, Path(folder), copy if is_intact else _copy_counters)
     return replace(result, lost_is_known=result.lost_is_known and is_intact)
-
-
-@contextlib.contextmanager
-def _scratch(path: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_SCRATCH_PREFIX) as folder:
-        yield Path(folder)
 
 
 def _read_log(path: Path) -> WriteAheadLog:

@@ -118,9 +118,6 @@ class Spool:
         except (OSError, sqlite3.Error) as error:
             raise database.open_error(path, error) from error
 
-    def __repr__(self) -> str:
-        return f"<Spool {self._path} epoch={self.epoch}>"
-
     def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
         """Write `sample` and add `spends`; both then survive a crash. Raises `SpoolError`: lost and counted."""
         body = codec.encode(sample).SerializeToString()

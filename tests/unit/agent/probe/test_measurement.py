@@ -12,7 +12,6 @@ from isochrone_agent.probe.measurement import (
     ONLY_HIDDEN_REASONING,
     USER_RESOLUTION_NS,
     ChunkSeries,
-    Connection,
     Measurement,
     ReasoningVisibility,
     chunk_gaps,
@@ -195,7 +194,7 @@ def test_without_timestamps_of_the_kernel_more_time_is_needed() -> None:
         measurement.observe(signal, at_ms * MS)
 
     def speed(lag_us: int) -> float | None:
-        connection, quality = Connection(loop_lag_us=lag_us), Quality.USER_STAMPS
+        connection, quality = {"loop_lag_us": lag_us}, Quality.USER_STAMPS
         sample = measurement.sample(target_id=1, round_at=0, dispatched_at=0, connection=connection, quality=quality)
         return sample.tokens_per_second
 
@@ -298,7 +297,7 @@ def test_a_stream_that_fails_keeps_its_partial_timings() -> None:
 def test_cold_is_connection_plus_first_token() -> None:
     """`ttft_cold_us` is derived from the phases of the same request."""
     measurement = measured((0, Sent()), (0, Opened(status=200)), (100, Answer(4)), (100, Finished()))
-    connection = Connection(dns_us=1_000, tcp_us=2_000, tls_us=3_000)
+    connection = {"dns_us": 1_000, "tcp_us": 2_000, "tls_us": 3_000}
     price = Price(usd_per_m_input=1, usd_per_m_output=2)
     sample = measurement.sample(target_id=1, round_at=0, dispatched_at=7, connection=connection, price=price)
     assert (sample.connect_us, sample.ttft_cold_us, sample.late_us) == (6_000, 106_000, 7)
