@@ -34,19 +34,8 @@ class Record:
     then `complete` (played to its planned end), `client_left` or `stopped`. A response that hangs has no planned end.
     """
 
-    request_id: str
-    region: str
-    dialect: str
-    model: str | None
-    provider: str | None
-    stream: bool
-    status: int
-    fault: str | None
-    nonce: str | None
-    planned_ttft_us: int | None
-    planned_tokens_per_second: float | None
-    request_at: int
-    request_at_ns: int
+    reply: Reply
+    arrival: Arrival
     first_token_at_ns: int | None = None
     first_token_write_ns: int | None = None
     last_token_at_ns: int | None = None
@@ -58,39 +47,30 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of `/truth` and the file, including `true_ttft_us` (first token minus request)."""
-        values = {name: getattr(self, name) for name in _FIELDS}
-        first_ns = self.first_token_at_ns
-        true_ttft_us = None if first_ns is None else (first_ns - self.request_at_ns) // 1000
+        reply, arrival, played, first_ns = self.reply, self.arrival, self.reply.timeline, self.first_token_at_ns
         return {
-            **values,
-            "true_ttft_us": true_ttft_us,
+            "request_id": arrival.request_id,
+            "region": arrival.region,
+            **{name: getattr(reply, name) for name in ("dialect", "model", "provider", "stream")},
+            "status": played.status,
+            "fault": played.fault,
+            "nonce": reply.nonce,
+            "planned_ttft_us": played.ttft_us,
+            "planned_tokens_per_second": played.tokens_per_second,
+            "request_at": arrival.at,
+            "request_at_ns": arrival.at_ns,
+            **{name: getattr(self, name) for name in _OBSERVED},
+            "true_ttft_us": None if first_ns is None else (first_ns - arrival.at_ns) // 1000,
             "tokens": {channel.value: count for channel, count in self.tokens.items()},
         }
 
 
 def new_record(reply: Reply, arrival: Arrival) -> Record | None:
     """Return the initial record of an exchange; `None` if the request was not for a model."""
-    if reply.dialect is None:
-        return None
-    played = reply.timeline
-    return Record(
-        request_id=arrival.request_id,
-        region=arrival.region,
-        dialect=reply.dialect,
-        model=reply.model,
-        provider=reply.provider,
-        stream=reply.stream,
-        status=played.status,
-        fault=played.fault,
-        nonce=reply.nonce,
-        planned_ttft_us=played.ttft_us,
-        planned_tokens_per_second=played.tokens_per_second,
-        request_at=arrival.at,
-        request_at_ns=arrival.at_ns,
-    )
+    return Record(reply=reply, arrival=arrival) if reply.dialect else None
 
 
-_FIELDS = tuple(each.name for each in fields(Record))
+_OBSERVED = tuple(each.name for each in fields(Record) if each.name not in ("reply", "arrival", "tokens"))
 
 
 def json_lines(records: Iterable[Record]) -> bytes:
@@ -122,7 +102,7 @@ class GroundTruth:
 
     def find(self, request_id: str | None = None) -> list[Record]:
         """Return all records, oldest first, or those of one request."""
-        return [record for record in self._kept if request_id in (None, record.request_id)]
+        return [record for record in self._kept if request_id in (None, record.arrival.request_id)]
 
     async def flush_periodically(self) -> None:
         """Append completed records to the file once a second, until cancelled."""

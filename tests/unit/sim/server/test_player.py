@@ -205,7 +205,7 @@ def test_a_record_begins_with_the_plan() -> None:
 def test_the_true_ttft_is_worked_out() -> None:
     """First token minus request, in whole microseconds."""
     grown = record()
-    grown.first_token_at_ns = grown.request_at_ns + 151_900
+    grown.first_token_at_ns = grown.arrival.at_ns + 151_900
     grown.tokens[Channel.ANSWER] += 3
     assert (grown.to_json()["true_ttft_us"], grown.to_json()["tokens"]["answer"]) == (151, 3)
 
@@ -222,8 +222,8 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = GroundTruth()
     for number in range(5):
         kept.begin(record(number))
-    assert [each.request_id for each in kept.find()] == ["req_2", "req_3", "req_4"]
-    assert [each.request_id for each in kept.find("req_3")] == ["req_3"]
+    assert [each.arrival.request_id for each in kept.find()] == ["req_2", "req_3", "req_4"]
+    assert [each.arrival.request_id for each in kept.find("req_3")] == ["req_3"]
     assert kept.find("req_0") == []
 
 
