@@ -1,5 +1,7 @@
 """Foundations: the fleet, plans, samples, their summaries, drift, alerts and route tables."""
 
+import re
+
 from isochrone_migrations.statements import execute
 
 revision = "0001"
@@ -391,29 +393,6 @@ COMMENT ON TABLE route_table IS
 CREATE INDEX route_table_of_route ON route_table (client_region, route, generation);
 """
 
-_TABLES = (
-    "route_table",
-    "silence",
-    "alert_delivery",
-    "alert",
-    "incident",
-    "drift_event",
-    "chore",
-    "hourly_levels",
-    "outcome_summary",
-    "summary",
-    "sample_late",
-    "sample",
-    "ingest_batch",
-    "target",
-    "plan",
-    "audit",
-    "invitation",
-    "credential",
-    "vantage",
-    "region",
-)
-
 
 def upgrade() -> None:
     """Create the tables in an empty database."""
@@ -422,5 +401,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop all tables, with the samples."""
-    for table in _TABLES:
+    for table in reversed(re.findall("^CREATE TABLE ([a-z_]+)", _UP, re.MULTILINE)):
         execute(f"DROP TABLE {table};")
