@@ -231,11 +231,15 @@ def _aggregate_clusters(table: RouteTable) -> Iterator[dict[str, Any]]:
 
 def _protocol_options() -> dict[str, Any]:
     """The filters of every try. They are those of the aggregate cluster, while the metadata are the member's."""
+    # The metadata as headers for the script; what the application sent under these names is removed.
+    headers = {_MEMBER_HEADER + name: f"%UPSTREAM_METADATA({CONFIGURATION}:{name})%" for name in _METADATA}
+    changes = (({"remove": name}, {"append": _header(name, value)}) for name, value in headers.items())
+    mutations = [one for change in changes for one in change]
     return {
         "@type": f"{_TYPE}.extensions.upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": {"http_protocol_options": {}},
         "http_filters": [
-            _filter("header_mutation", "HeaderMutation", mutations={"request_mutations": [*_member_headers()]}),
+            _filter("header_mutation", "HeaderMutation", mutations={"request_mutations": mutations}),
             _filter("lua", "Lua", default_source_code={"inline_string": _SCRIPT}),
             _filter("upstream_codec", "UpstreamCodec"),
         ],
@@ -247,18 +251,19 @@ def _filter(name: str, message: str, **config: dict[str, Any]) -> dict[str, Any]
     return {"name": f"envoy.filters.http.{name}", "typed_config": {"@type": kind, **config}}
 
 
-def _member_headers() -> Iterator[dict[str, Any]]:
-    """The metadata as headers for the script; what the application sent under these names is removed."""
-    for name in _METADATA:
-        yield {"remove": _MEMBER_HEADER + name}
-        yield {"append": _header(_MEMBER_HEADER + name, f"%UPSTREAM_METADATA({CONFIGURATION}:{name})%")}
-
-
 def _cluster(entry: RouteEntry) -> dict[str, Any]:
     parts = urlsplit(entry.base_url)
     host, is_tls = parts.hostname or "", parts.scheme == "https"
     address = {"socket_address": {"address": host, "port_value": parts.port or (443 if is_tls else 80)}}
-    metadata = {"filter_metadata": {CONFIGURATION: _metadata(entry)}}
+    # The member's part of a request, for the script; the model is a JSON string.
+    member = {
+        "base": parts.path.rstrip("/"),
+        "query": parts.query,
+        "variable": key_variable(entry.credential_ref) if entry.credential_ref else "",
+        "key": _KEY_HEADER.get(entry.dialect, "authorization"),
+        "model": "" if entry.dialect == _MODEL_IN_PATH else json.dumps(entry.model),
+    }
+    metadata = {"filter_metadata": {CONFIGURATION: member}}
     endpoint = {"endpoint": {"hostname": parts.netloc, "address": address}, "metadata": metadata}
     cluster = {
         "@type": f"{_TYPE}.config.cluster.v3.Cluster",
@@ -283,15 +288,4 @@ def _tls(host: str) -> dict[str, Any]:
             "sni": host,
             "common_tls_context": {"validation_context": validation},
         },
-    }
-
-
-def _metadata(entry: RouteEntry) -> dict[str, str]:
-    """The member's part of a request, for the script; the model is a JSON string."""
-    return {
-        "base": urlsplit(entry.base_url).path.rstrip("/"),
-        "query": urlsplit(entry.base_url).query,
-        "variable": key_variable(entry.credential_ref) if entry.credential_ref else "",
-        "key": _KEY_HEADER.get(entry.dialect, "authorization"),
-        "model": "" if entry.dialect == _MODEL_IN_PATH else json.dumps(entry.model),
     }

@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from socketserver import TCPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from isochrone_common.address import Address, parse_address
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 MAX_SCRAPES = 4
 """Requests that an endpoint serves at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class _CallbackCollector:
-    """A Prometheus collector that calls `collect` at every scrape."""
-
-    collect: "Callable[[], Iterable[Metric]]"
 
 
 def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, str]:
@@ -44,7 +37,7 @@ def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, st
         # A version that is not a number.
         encode, media_type = choose_encoder("")
     process = ProcessCollector(registry=None).collect()
-    return encode(_CallbackCollector(lambda: chain(families, process))), media_type
+    return encode(SimpleNamespace(collect=lambda: chain(families, process))), media_type
 
 
 def parse_listen(text: str, *, default_port: int) -> Address | None:

@@ -74,7 +74,7 @@ def _conversion(kind: type) -> Callable[[Any], Any]:
     """Return `to_json_value` for values of one class: answers have thousands of each."""
     if is_dataclass(kind):
         return _fields_conversion(kind, tuple(field.name for field in fields(kind)), getattr(kind, "DERIVED", ()))
-    return next((convert for base, convert in _CONVERSIONS.items() if issubclass(kind, base)), _as_it_is)
+    return next((convert for base, convert in _CONVERSIONS.items() if issubclass(kind, base)), lambda value: value)
 
 
 @cache
@@ -108,10 +108,6 @@ def _fields_conversion(
         return found
 
     return convert
-
-
-def _as_it_is(value: Any) -> Any:  # noqa: ANN401  # any other value
-    return value
 
 
 # By the class of a value or the first one here that it is derived from.

@@ -230,13 +230,10 @@ def sentence_of(stated: object) -> str:
     place = stated.get("loc")
     if isinstance(place, list) and text:
         return f"{'.'.join(map(str, place))}: {text}"
-    return text or _other_sentence(stated) or _kind_of(stated)
-
-
-def _other_sentence(stated: Mapping[str, object]) -> str:
-    """Return the first text of several words in an object without a known field."""
+    # In an object without a known field the first text of several words counts, else the kind.
     texts = (one for one in stated.values() if isinstance(one, dict) or (isinstance(one, str) and " " in one))
-    return next(filter(None, map(sentence_of, texts)), "")
+    kinds = " ".join(str(stated[name]) for name in _KINDS if stated.get(name))
+    return text or next(filter(None, map(sentence_of, texts)), "") or tidy(kinds)
 
 
 def _unwrapped(text: str) -> str:
@@ -249,10 +246,6 @@ def _unwrapped(text: str) -> str:
     except (ValueError, RecursionError):
         inner = None
     return (sentence_of(inner) if inner else "") or tidy(text)
-
-
-def _kind_of(stated: Mapping[str, object]) -> str:
-    return tidy(" ".join(str(stated[name]) for name in _KINDS if stated.get(name)))
 
 
 def unframed_failure(body: bytes) -> Failed | None:

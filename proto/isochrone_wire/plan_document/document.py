@@ -193,13 +193,13 @@ class _Reader:
         self.read_defaults(document)
         targets = [self.target(item, ("targets", i), document) for i, item in enumerate(document.targets)]
         complete = {i: target for i, target in enumerate(targets) if target is not None}
-        self.report_duplicates(complete)
-        self.report_long_prompts(complete)
-        self.report_wide_spreads(complete)
+        self.report_targets(complete)
         budgets = self.budgets(document.budgets)
         if len(complete) == len(targets):
             self.report_idle_budgets(budgets, targets=tuple(complete.values()))
-            self.report_unknown_control(document.control, targets=tuple(complete.values()))
+            names = {target.name for target in complete.values()}
+            if document.control is not None and document.control not in names:
+                self.report(("control",), f"control: {unknown('target', document.control, names)}")
         margins = self.margins(document.margins)
         routes = self.routes(document.routes, tuple(complete.values()) if len(complete) == len(targets) else None)
         return Plan(
@@ -269,8 +269,11 @@ class _Reader:
         elif slip := nearest(effort, COMMON_EFFORTS, cutoff=_MISSPELT):
             self.report(path, f"unknown reasoning_effort {effort!r}; did you mean {slip!r}?")
 
-    def report_duplicates(self, targets: Mapping[int, Target]) -> None:
-        """Report targets with the same name, and targets that measure the same."""
+    def report_targets(self, targets: Mapping[int, Target]) -> None:
+        """Report targets with the same name, or that measure the same; spreads that are not shorter than the interval,
+        as a round must begin before the next one is due; and prompts that are too long together, as the plan is one
+        message with the prompt of each target.
+        """
         lines: dict[str | int, int] = {}
         for index, target in targets.items():
             path, name = ("targets", index), target.name
@@ -280,20 +283,13 @@ class _Reader:
                 self.report(path, f"measures the same as the target in line {lines[target.id]}")
             lines.setdefault(name, self.source.line_of(path))
             lines.setdefault(target.id, self.source.line_of(path))
-
-    def report_long_prompts(self, targets: Mapping[int, Target]) -> None:
-        """Report prompts that are too long together: the plan is one message, and each target contains its prompt."""
+            if target.spread_us >= target.every_us:
+                spread, every = durations.write(target.spread_us), durations.write(target.every_us)
+                self.report((*path, "spread"), f"spread: {spread} is not shorter than the interval, {every}")
         size = sum(len(target.workload.prompt.encode()) for target in targets.values())
         if size > MAX_PROMPTS_BYTES:
             message = f"the prompts of all targets have {size} bytes together; the maximum is {MAX_PROMPTS_BYTES}"
             self.report(("targets",), message)
-
-    def report_wide_spreads(self, targets: Mapping[int, Target]) -> None:
-        """Report spreads that are not shorter than the interval: a round must begin before the next one is due."""
-        for index, target in targets.items():
-            if target.spread_us >= target.every_us:
-                spread, every = durations.write(target.spread_us), durations.write(target.every_us)
-                self.report(("targets", index, "spread"), f"spread: {spread} is not shorter than the interval, {every}")
 
     def budgets(self, items: list[object] | dict[str, object]) -> dict[Path, Budget]:
         """Return the budgets by their paths; each provider and vantage may have one."""
@@ -323,12 +319,6 @@ class _Reader:
                 self.report(path, "a budget needs usd_per_day, tokens_per_day or requests_per_day")
             elif budget.usd_per_day is not None and unpriced:
                 self.report(path, f"usd_per_day cannot be enforced: {unpriced[0]} has no price")
-
-    def report_unknown_control(self, name: str | None, *, targets: Sequence[Target]) -> None:
-        """Report a control target that is not in the plan."""
-        names = {target.name for target in targets}
-        if name is not None and name not in names:
-            self.report(("control",), f"control: {unknown('target', name, names)}")
 
     def margins(self, items: Mapping[str, object]) -> tuple[MarginRule, ...]:
         """Return the margins in the order of the metrics."""

@@ -335,12 +335,6 @@ class RateMarginShape(MarginShape):
     least: Rate | None = None  # type: ignore[assignment]  # a number instead of a duration
 
 
-def _some(names: list[str]) -> list[str]:
-    if not names:
-        raise ValueError("a route needs at least one member")
-    return names
-
-
 _LimitMs = Annotated[float, _checked(lambda ms: 0 < ms <= _MAX_LIMIT_MS, f"is not above 0 and at most {_MAX_LIMIT_MS}")]
 _Success = _checked(lambda share: 0 <= share < 1, "is not a share of at least 0 and below 1; 0.99 means 99 %")
 _Goodput = _checked(lambda share: 0 < share < 1, "is not a share above 0 and below 1; 0.95 means 95 %")
@@ -414,7 +408,7 @@ class RouteShape(Shape):
 
     name: Name
     """Unique name that services request."""
-    members: Annotated[Names, AfterValidator(_some)]
+    members: Annotated[Names, _checked(bool, "is empty: a route needs at least one member")]
     """Names of interchangeable targets of one dialect, at most 50."""
     slo: SloShape = SloShape()
     """Limits that members must keep."""

@@ -570,7 +570,7 @@ NEEDS_BOTH = "a limit on the whole answer needs both answer_tokens and answer_p9
     ("route", "problem"),
     [
         ("members: [a/m, b/n]", "unknown target 'b/n'; known: a/m, b/m, c/m; did you mean 'b/m'?"),
-        ("members: []", "members: a route needs at least one member"),
+        ("members: []", "members: [] is empty: a route needs at least one member"),
         ("members: [a/m, a/m]", "members: 'a/m' is listed twice"),
         (
             "members: [a/m, c/m]",
