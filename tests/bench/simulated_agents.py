@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from bench.processes import next_line, own_channel, reply
-from isochrone_agent.retry_policy import Backoff, draw
+from isochrone_agent.push_client import Backoff, draw
 from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
 from isochrone_wire.model import SECOND_US, Batch, Heartbeat, Vantage

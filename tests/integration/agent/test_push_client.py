@@ -13,10 +13,8 @@ import grpc.aio
 import pytest
 
 from isochrone_agent import push_client as uplink_module
-from isochrone_agent import retry_policy
 from isochrone_agent.collector_client import CollectorClient
-from isochrone_agent.push_client import PushClient
-from isochrone_agent.retry_policy import Backoff
+from isochrone_agent.push_client import Backoff, PushClient
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
@@ -42,8 +40,8 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uplink_module, "LINGER_SECONDS", 0.02)
     monkeypatch.setattr(uplink_module, "REFUSED_HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(uplink_module, "SPOOL_RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(retry_policy, "FIRST_WAIT_US", 50_000)
-    monkeypatch.setattr(retry_policy, "MAX_WAIT_US", 100_000)
+    monkeypatch.setattr("isochrone_agent.push_client.FIRST_WAIT_US", 50_000)
+    monkeypatch.setattr("isochrone_agent.push_client.MAX_WAIT_US", 100_000)
 
 
 @asynccontextmanager
@@ -67,7 +65,7 @@ async def delivering(
             conditions=lambda: conditions,
         )
         # The default of `Backoff` was set before the fixture changed it.
-        push_client._backoff = retry_policy.Backoff(ceiling_us=retry_policy.FIRST_WAIT_US)
+        push_client._backoff = Backoff(ceiling_us=50_000)
         task = asyncio.create_task(push_client.run())
         try:
             yield spool, push_client

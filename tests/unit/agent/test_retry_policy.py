@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_agent.retry_policy import Backoff, RetryAction, action_for, spread_delay_us
+from isochrone_agent.push_client import Backoff, RetryAction, action_for, spread_delay_us
 
 
 @pytest.mark.parametrize(
