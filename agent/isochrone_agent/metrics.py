@@ -4,32 +4,26 @@ Names begin with `isochrone_`; durations end in `_seconds`, counters in `_total`
 metrics are enabled, because prometheus_client takes a tenth of the agent's memory. See docs/agent.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_common import probe_metrics
-from isochrone_common.probe_metrics import Series
 from isochrone_wire import __version__
 from isochrone_wire.model import SECOND_US, Heartbeat, Vantage
 
 
 def families(
-    vantage: Vantage,
-    *,
-    series: Sequence[Series],
-    missed: int,
-    plan_version: int,
-    refused_version: int,
-    export_dropped: int | None = None,
+    vantage: Vantage, rounds: ProbeScheduler, *, refused_version: int, export_dropped: int | None
 ) -> Iterator[Metric]:
-    """The metrics of probes and of the plan. The event loop adds to the counts in `series` meanwhile."""
+    """The metrics of probes and of the plan. The event loop adds to the counts meanwhile."""
     build = {"version": __version__, "vantage": vantage.name, "region": vantage.region}
     yield InfoMetricFamily("isochrone_build", "This agent.", value=build)
-    yield from probe_metrics.families(series)
-    yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed)
-    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=plan_version)
+    yield from probe_metrics.families(rounds.series(vantage.region))
+    yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=rounds.missed)
+    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=rounds.plan.version)
     yield GaugeMetricFamily(
         "isochrone_plan_refused_version",
         "Version of the plan that this agent refused, 0 for none.",

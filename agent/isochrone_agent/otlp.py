@@ -85,9 +85,6 @@ class OtlpExport:
         self._span_exporter = OTLPSpanExporter(f"{base}/v1/traces", timeout=TIMEOUT_SECONDS)
         self._metric_exporter = OTLPMetricExporter(f"{base}/v1/metrics", timeout=TIMEOUT_SECONDS)
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
         _log.info("otlp.started", receiver=self._shown)
 

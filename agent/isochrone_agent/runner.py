@@ -130,7 +130,6 @@ async def otlp_export(settings: Settings) -> "AsyncIterator[OtlpExport | None]":
         yield None
         return
     export = OtlpExport(settings.otlp_endpoint, settings.vantage)
-    export.start()
     try:
         yield export
     finally:
@@ -140,7 +139,7 @@ async def otlp_export(settings: Settings) -> "AsyncIterator[OtlpExport | None]":
 def _conditions(rounds: ProbeScheduler, plan_watcher: PlanWatcher) -> Heartbeat:
     refused_version, refused_reason = plan_watcher.refused or (None, None)
     return Heartbeat(
-        plan_version=rounds.plan_version,
+        plan_version=rounds.plan.version,
         rounds_missed=rounds.missed,
         refused_plan_version=refused_version,
         refused_plan_reason=refused_reason,
@@ -165,14 +164,8 @@ def metrics_endpoint(
     from isochrone_agent import metrics  # noqa: PLC0415  # imports prometheus_client, a tenth of the agent's memory
 
     def families() -> "Iterator[Metric]":
-        yield from metrics.families(
-            settings.vantage,
-            series=rounds.series(settings.vantage.region),
-            missed=rounds.missed,
-            plan_version=rounds.plan_version,
-            refused_version=(refused() or (0, ""))[0],
-            export_dropped=export.dropped if export else None,
-        )
+        dropped, refused_version = export.dropped if export else None, (refused() or (0, ""))[0]
+        yield from metrics.families(settings.vantage, rounds, refused_version=refused_version, export_dropped=dropped)
         if delivery:
             yield from metrics.delivery_families(spool=settings.spool_path, **delivery())
 

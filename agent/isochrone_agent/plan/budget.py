@@ -66,11 +66,6 @@ def highest_price(*prices: Price) -> Price:
     )
 
 
-def no_accounts(_target: Target) -> Sequence[Account]:
-    """Return no accounts: only the plan's budgets apply."""
-    return ()
-
-
 def max_round_cost(target: Target) -> Cost:
     """Return the maximum cost of one round of `target`, over all its streams. Without a price, `usd` is 0."""
     streams = target.workload.concurrency
@@ -144,7 +139,7 @@ class BudgetTracker:
     """The spend per provider and day, and the maximum cost of rounds in flight. `accounts`: the policy's."""
 
     vantage: str
-    accounts: Callable[[Target], Sequence[Account]] = no_accounts
+    accounts: Callable[[Target], Sequence[Account]] = lambda _target: ()
     budgets: Sequence[Budget] = ()
     _spent: dict[tuple[str, int], Cost] = field(default_factory=dict)
     _in_flight: dict[str, Cost] = field(default_factory=dict)

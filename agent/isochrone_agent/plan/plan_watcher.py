@@ -92,16 +92,16 @@ class PlanWatcher:
     async def wait_for_plan(self) -> None:
         """Apply the stored plan, or poll the collector until a plan runs. Receipts name later plans."""
         await self._consider_kept()
-        while not (self._rounds.plan_version or await self._fetch() or await self._reconsider()):
+        while not (self._rounds.plan.version or await self._fetch() or await self._reconsider()):
             await asyncio.sleep(PLAN_RETRY_SECONDS)
 
     async def update_to(self, version: int, content_hash: bytes) -> int:
         """Fetch the plan if it is not the running one; return the version that is running afterwards."""
         if self.refused and (version, content_hash) == (self.refused[0], self._refused_hash):
             await self._reconsider()
-        elif version and (version, content_hash) != (self._rounds.plan_version, self._rounds.plan_hash):
+        elif version and (version, content_hash) != (self._rounds.plan.version, self._rounds.plan.content_hash):
             await self._fetch(version, content_hash)
-        return self._rounds.plan_version
+        return self._rounds.plan.version
 
     async def _consider_kept(self) -> None:
         try:
@@ -119,7 +119,7 @@ class PlanWatcher:
     async def _fetch(self, version: int = 0, content_hash: bytes = b"") -> bool:
         """Fetch the current plan, `version` if known; return true if any plan is running afterwards."""
         try:
-            plan = await self._collector.fetch_plan(self._rounds.plan_version or None, self._rounds.plan_hash)
+            plan = await self._collector.fetch_plan(self._rounds.plan.version or None, self._rounds.plan.content_hash)
         except grpc.aio.AioRpcError as error:
             log.warning("plan.unavailable", status=error.code().name, details=error.details())
             return False
@@ -131,16 +131,16 @@ class PlanWatcher:
         else:
             if plan is not None and plan.version:
                 await self._consider(plan)
-            return bool(self._rounds.plan_version)
+            return bool(self._rounds.plan.version)
         self._refused_plan, self._refused_hash = None, content_hash
         self._refuse(version, refusal)
-        return bool(self._rounds.plan_version)
+        return bool(self._rounds.plan.version)
 
     async def _reconsider(self) -> bool:
         """Check the refused plan again, as the credentials may have changed; return true if any plan is running."""
         if self._refused_plan is not None:
             await self._consider(self._refused_plan)
-        return bool(self._rounds.plan_version)
+        return bool(self._rounds.plan.version)
 
     async def _consider(self, plan: Plan) -> None:
         """Apply and store the plan, or refuse it for any error; then the previous plan stays in force."""

@@ -26,7 +26,7 @@ The agent's own machine is allowed only if the collector is on it too.
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_network
 from itertools import islice
 from operator import attrgetter
@@ -52,7 +52,7 @@ from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire import workloads
-from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, TlsFiles
+from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, Timeouts, TlsFiles
 from isochrone_wire.text import secret_problem, shortened
 from isochrone_wire.workloads import POLICY_PREFIX
 
@@ -283,18 +283,15 @@ _TARGET: tuple[_Bound, ...] = (
     ("workload.concurrency", 1, workloads.MAX_CONCURRENCY),
     ("workload.max_output_tokens", 1, workloads.MAX_OUTPUT_TOKENS),
     ("workload.temperature", 0, workloads.MAX_TEMPERATURE),
-    ("workload.timeouts.connect_us", workloads.MIN_TIMEOUT_US, workloads.MAX_TIMEOUT_US),
-    ("workload.timeouts.first_token_us", workloads.MIN_TIMEOUT_US, workloads.MAX_TIMEOUT_US),
-    ("workload.timeouts.gap_us", workloads.MIN_TIMEOUT_US, workloads.MAX_TIMEOUT_US),
-    ("workload.timeouts.total_us", workloads.MIN_TIMEOUT_US, workloads.MAX_TIMEOUT_US),
+    *(
+        (f"workload.timeouts.{each.name}", workloads.MIN_TIMEOUT_US, workloads.MAX_TIMEOUT_US)
+        for each in fields(Timeouts)
+    ),
     ("workload.prompt", 1, workloads.MAX_PROMPT_BYTES),
     ("workload.reasoning_effort", 0, workloads.MAX_EFFORT_CHARS),
     ("name", 1, 2 * workloads.MAX_NAME_CHARS + 1),
-    ("provider", 1, workloads.MAX_NAME_CHARS),
-    ("model", 1, workloads.MAX_NAME_CHARS),
-    ("dialect", 1, workloads.MAX_NAME_CHARS),
-    ("credential", 0, workloads.MAX_NAME_CHARS),
-    ("region", 0, workloads.MAX_NAME_CHARS),
+    *((name, 1, workloads.MAX_NAME_CHARS) for name in ("provider", "model", "dialect")),
+    *((name, 0, workloads.MAX_NAME_CHARS) for name in ("credential", "region")),
     ("base_url", 1, workloads.MAX_URL_CHARS),
 )
 _PRICE: tuple[_Bound, ...] = (("usd_per_m_input", 0, workloads.MAX_USD), ("usd_per_m_output", 0, workloads.MAX_USD))

@@ -3,7 +3,7 @@
 The laws:
 
 1. Every round ends in at least one sample, whatever happens; if nothing is sent, one sample states why.
-2. `skip_of` decides whether a round is skipped: a table of checks over `Readiness`, without I/O. `ProbeScheduler`
+2. `skip_of` decides whether a round is skipped: a table of checks over facts, without I/O. `ProbeScheduler`
    gathers the facts before, and acts afterwards.
 3. The maximum cost of a round is in the spool before its request is sent, and its samples correct it (`SpendGuard`).
 
@@ -43,7 +43,7 @@ import structlog
 
 from isochrone_agent.clock import now_at, uptime_us
 from isochrone_agent.errors import CredentialError, SettingsError, SpoolError
-from isochrone_agent.plan.budget import BudgetTracker, no_accounts
+from isochrone_agent.plan.budget import BudgetTracker
 from isochrone_agent.plan.credentials import Keyring, describe_missing
 from isochrone_agent.plan.policy import Policy, describe_refused
 from isochrone_agent.plan.schedule import Schedule, ScheduledRound
@@ -79,16 +79,21 @@ def waited_us(due: ScheduledRound, *, before: Samples, after: Samples, repeated:
     """
     if not before or not after or not _hung(before):
         return None
-    every_us, share = due.target.every_us, _REPEATED_SHARE if repeated else _SINGLE_SHARE
+    every_us = due.target.every_us
     is_slow = all(sample.ttft_us is not None and sample.ttft_us > every_us for sample in after)
-    # The time after a probe that hung in which rounds are blocked: on average the share of the time between probes.
-    blocked_us = share * (after[0].dispatched_at - before[0].dispatched_at - every_us)
-    blocked_us += before[0].round_at // every_us * _GOLDEN % 1 * every_us
+    blocked_us = _blocked_us(before[0], after[0], every_us=every_us, repeated=repeated)
     if not (is_slow or _hung(after)) and due.begins_at - before[0].dispatched_at >= blocked_us:
         return None
     # A step of the wall clock may falsify the time from a request until the round.
     waits = ((due.begins_at - one.dispatched_at - (one.connect_us or 0), one.timeout_us) for one in before)
     return min(max(0, wait if limit is None else min(wait, limit)) for wait, limit in waits)
+
+
+def _blocked_us(before: Sample, after: Sample, *, every_us: int, repeated: bool) -> float:
+    """The time after a probe that hung in which rounds are blocked, on average a share of the time between probes."""
+    share = _REPEATED_SHARE if repeated else _SINGLE_SHARE
+    between_us = after.dispatched_at - before.dispatched_at - every_us
+    return share * between_us + before.round_at // every_us * _GOLDEN % 1 * every_us
 
 
 def _hung(samples: Samples) -> bool:
@@ -146,7 +151,6 @@ class InFlightProbe:
 MAX_SLEEP_US = SECOND_US // 2
 # The time that an aborted probe has to end.
 _ABORT_SECONDS = 2.0
-_NO_PLAN = Plan(version=0, baseline="", targets=())
 
 log = structlog.get_logger()
 
@@ -172,30 +176,26 @@ class Slots:
             yield
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
-    """The facts that decide whether a round of `target` is sent."""
-
-    target: Target
-    refusal: str | None = None
-    is_in_flight: bool = False
-    is_throttled: bool = False
-    over_budget: str | None = None
-    failure: Sample | None = None
-
-
-def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
+def skip_of(
+    target: Target,
+    *,
+    refusal: str | None = None,
+    is_in_flight: bool = False,
+    is_throttled: bool = False,
+    over_budget: str | None = None,
+    failure: Sample | None = None,
+) -> tuple[Outcome, str] | None:
     """Return the outcome of a round that is not sent, and the reason; `None` if it is. The first check decides."""
-    overlaps = ready.is_in_flight and ready.target.overlap is Overlap.SKIP
+    overlaps = is_in_flight and target.overlap is Overlap.SKIP
     checks = (
-        (Outcome.SKIPPED_PAUSED, ready.target.paused and "the plan pauses this target"),
-        (Outcome.SKIPPED_NOT_READY, ready.refusal and f"{REFUSED}{ready.refusal}"),
+        (Outcome.SKIPPED_PAUSED, target.paused and "the plan pauses this target"),
+        (Outcome.SKIPPED_NOT_READY, refusal and f"{REFUSED}{refusal}"),
         (Outcome.SKIPPED_OVERLAP, overlaps and "the previous probe is still in flight"),
-        (Outcome.SKIPPED_THROTTLED, ready.is_throttled and "the provider asked to wait"),
-        (Outcome.SKIPPED_BUDGET, ready.over_budget),
+        (Outcome.SKIPPED_THROTTLED, is_throttled and "the provider asked to wait"),
+        (Outcome.SKIPPED_BUDGET, over_budget),
     )
-    if ready.failure and not any(reason for _, reason in checks):
-        return ready.failure.outcome, f"not sent: the provider asked to wait after: {ready.failure.error}"
+    if failure and not any(reason for _, reason in checks):
+        return failure.outcome, f"not sent: the provider asked to wait after: {failure.error}"
     return next(((outcome, reason) for outcome, reason in checks if reason), None)
 
 
@@ -326,7 +326,8 @@ def _wait_ends_ns(samples: Samples) -> int:
 class ProbeScheduler:
     """Probes the rounds of the plan, at most `concurrency` at once, and records them in the spool.
 
-    `lost` counts samples that could not be written to the spool; probing continues. `missing_keys` has, by target name,
+    `plan` is the running one, of version 0 before the first. `lost` counts samples that could not be written to the
+    spool; probing continues. `missing_keys` has, by target name,
     why rounds are skipped for want of a key, and `refused_targets` why `policy` refuses them. `clock` returns the wall
     time in microseconds since the epoch.
     """
@@ -347,9 +348,9 @@ class ProbeScheduler:
         self._clock = clock
         self._policy = policy
         self._slots = Slots(min(concurrency, policy.max_streams) if policy else concurrency)
-        budgets = BudgetTracker(prober.vantage, accounts=policy.accounts_of if policy else no_accounts)
+        budgets = BudgetTracker(prober.vantage, accounts=policy.accounts_of if policy else lambda _: ())
         self._spend = SpendGuard(spool, budgets, clock)
-        self._plan = _NO_PLAN
+        self.plan = Plan(version=0, baseline="", targets=())
         self._planned = frozenset[int]()
         self._schedule = Schedule((), now_at=0)
         self._missed_before = 0
@@ -360,16 +361,6 @@ class ProbeScheduler:
         self.lost = 0
         self.missing_keys: dict[str, CredentialError] = {}
         self.refused_targets: dict[str, str] = {}
-
-    @property
-    def plan_version(self) -> int:
-        """The version of the running plan, 0 for none."""
-        return self._plan.version
-
-    @property
-    def plan_hash(self) -> bytes:
-        """The content hash of the running plan."""
-        return self._plan.content_hash
 
     @property
     def in_flight(self) -> int:
@@ -393,7 +384,7 @@ class ProbeScheduler:
 
     def series(self, region: str) -> list[Series]:
         """Return the counts of the probes of each target of the plan since the agent started, for metrics."""
-        counted = [(target, self._states.get(target.id)) for target in self._plan.targets]
+        counted = [(target, self._states.get(target.id)) for target in self.plan.targets]
         return [(labels_of(region, target), state.counts) for target, state in counted if state]
 
     def apply_plan(self, plan: Plan) -> None:
@@ -405,7 +396,7 @@ class ProbeScheduler:
             routes=plan.routes,
             begun=self._schedule.begun,
         )
-        self._missed_before, self._schedule, self._plan = self.missed, schedule, plan
+        self._missed_before, self._schedule, self.plan = self.missed, schedule, plan
         self._spend.budgets.budgets = plan.budgets
         self._planned = frozenset(target.id for target in plan.targets)
         for removed in self._states.keys() - self._planned:
@@ -428,7 +419,7 @@ class ProbeScheduler:
         while True:
             if self._changed.is_set():
                 self._changed.clear()
-                await self._prober.retain(self._plan.targets)
+                await self._prober.retain(self.plan.targets)
             for due in self._schedule.due(self._clock(), uptime_us=uptime_us()):
                 task = asyncio.create_task(self._round(due))
                 self._tasks.add(task)
@@ -458,7 +449,16 @@ class ProbeScheduler:
         state = self._states.setdefault(due.target.id, _TargetState())
         samples = await self._samples(due, state)
         for sample, spends in zip(samples, self._spend.settle(due, samples), strict=True):
-            _log_sample(due.target, sample)
+            log.info(
+                "probe.done",
+                target=due.target.name,
+                outcome=sample.outcome.value,
+                ttft_ms=None if sample.ttft_us is None else sample.ttft_us / 1000,
+                tokens_per_second=sample.tokens_per_second and round(sample.tokens_per_second, 1),
+                late_ms=sample.late_us // 1000,
+                quality=",".join(sample.quality.labels) or None,
+                error=sample.error,
+            )
             state.counts.add(sample)
             await self._record(sample, spends)
         self._forget_if_removed(due.target.id)
@@ -485,7 +485,7 @@ class ProbeScheduler:
         try:
             await self._spend.load_for(due.target)
             state.begun_at = due.round_at
-            skipped = skip_of(self._readiness(due.target, state))
+            skipped = self._skip(due.target, state)
             if skipped is None:
                 return await self._probe(due, state)
             outcome, reason = skipped
@@ -505,9 +505,9 @@ class ProbeScheduler:
             log.exception("probe.failed", target=due.target.name)
         return [self._unsent_sample(due, outcome, reason)]
 
-    def _readiness(self, target: Target, state: _TargetState) -> Readiness:
-        return Readiness(
-            target=target,
+    def _skip(self, target: Target, state: _TargetState) -> tuple[Outcome, str] | None:
+        return skip_of(
+            target,
             refusal=self._policy.refusal(target) if self._policy else None,
             is_in_flight=state.in_flight > 0 and not self._may_overlap(target, state),
             is_throttled=state.throttled_until_ns > time.monotonic_ns(),
@@ -530,7 +530,7 @@ class ProbeScheduler:
         previous = state.latest
         assert previous is not None  # it is in flight
         is_last = await previous.hung() and state.begun_at == due.round_at
-        if is_last and skip_of(self._readiness(due.target, state)) is None:
+        if is_last and self._skip(due.target, state) is None:
             return await self._probe(due, state)
         waited_us = await previous.waited_us(due)
         if waited_us is None:
@@ -601,16 +601,3 @@ class ProbeScheduler:
             late_us=at - due.begins_at,
             error=reason[:ERROR_CHARS],
         )
-
-
-def _log_sample(target: Target, sample: Sample) -> None:
-    log.info(
-        "probe.done",
-        target=target.name,
-        outcome=sample.outcome.value,
-        ttft_ms=None if sample.ttft_us is None else sample.ttft_us / 1000,
-        tokens_per_second=sample.tokens_per_second and round(sample.tokens_per_second, 1),
-        late_ms=sample.late_us // 1000,
-        quality=",".join(sample.quality.labels) or None,
-        error=sample.error,
-    )

@@ -44,7 +44,6 @@ def probe(**more: Any) -> tuple[Target, Sample, ProbeTimes]:
 def test_a_probe_is_a_trace_and_values_of_metrics(otlp_receiver: OtlpReceiver) -> None:
     """The receiver decodes one trace with a span per phase, and histograms with the values of the conventions."""
     sending = OtlpExport(otlp_receiver.url, US)
-    sending.start()
     target, sample, times = probe()
     sending.offer(target, sample, times)
     sending.offer(*probe(outcome=Outcome.SKIPPED_BUDGET))
@@ -82,7 +81,6 @@ def test_a_receiver_that_is_gone_neither_blocks_nor_fills_the_memory(monkeypatch
     """Ten thousand probes take no time, the queue is bounded, losses are counted, and the end is bounded too."""
     monkeypatch.setattr(otlp, "TIMEOUT_SECONDS", 0.5)
     sending = OtlpExport("http://127.0.0.1:9", US, every_seconds=0.1)
-    sending.start()
     one = probe()
     begun = time.thread_time()
     for _ in range(10_000):
@@ -98,7 +96,6 @@ def test_metrics_of_a_failed_request_come_with_the_next(otlp_receiver: OtlpRecei
     """Spans that are refused are dropped and counted; the histograms have their probes nevertheless."""
     otlp_receiver.status = 400
     sending = OtlpExport(otlp_receiver.url, US, every_seconds=0.05)
-    sending.start()
     sending.offer(*probe())
     eventually(10, lambda: sending.dropped == 1, "the refused spans are counted")
     otlp_receiver.status = 200

@@ -101,7 +101,7 @@ async def test_another_plan_under_the_same_number_is_taken_up(agent: WatcherUnde
     assert agent.watcher.refused is not None
     agent.serve_plan(replace(first, content_hash=b"4"))
     await agent.watcher.update_to(1, b"4")
-    assert agent.rounds.plan_hash == b"4"
+    assert agent.rounds.plan.content_hash == b"4"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: WatcherUnd
     assert await agent.spool.last_plan() == GOOD
     await agent.spool.save_plan(absurd)
     await agent.watcher._consider_kept()
-    assert agent.rounds.plan_version == 1
+    assert agent.rounds.plan.version == 1
 
 
 async def test_a_plan_that_triggers_a_bug_is_refused(agent: WatcherUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: WatcherUnderT
     agent.spool._spool._db.execute("update plan set body = x'ffffffff'")
     agent.serve_plan(replace(GOOD, version=5))
     await agent.watcher.wait_for_plan()
-    assert agent.rounds.plan_version == 5
+    assert agent.rounds.plan.version == 5
     assert await agent.spool.last_plan() == replace(GOOD, version=5)
 
 
@@ -186,7 +186,7 @@ async def test_a_start_with_a_kept_plan_fetches_none(agent: WatcherUnderTest) ->
     await agent.spool.save_plan(GOOD)
     agent.serve_plan(replace(GOOD, version=2))
     await agent.watcher.wait_for_plan()
-    assert (agent.rounds.plan_version, await agent.watcher.update_to(1, b""), agent.fleet.asked) == (1, 1, 0)
+    assert (agent.rounds.plan.version, await agent.watcher.update_to(1, b""), agent.fleet.asked) == (1, 1, 0)
     assert (await agent.watcher.update_to(2, b""), agent.fleet.asked) == (2, 1)
 
 
@@ -195,10 +195,10 @@ async def test_a_kept_plan_is_looked_at_again(agent: WatcherUnderTest) -> None:
     await agent.spool.save_plan(FOREIGN)
     agent.serve_plan(replace(GOOD, version=3))
     await agent.watcher._consider_kept()
-    assert agent.rounds.plan_version == 0
+    assert agent.rounds.plan.version == 0
     assert agent.watcher.refused is not None
     await agent.watcher.wait_for_plan()
-    assert agent.rounds.plan_version == 3
+    assert agent.rounds.plan.version == 3
 
 
 async def test_a_refused_plan_is_taken_up_when_the_key_may_go_there(agent: WatcherUnderTest) -> None:

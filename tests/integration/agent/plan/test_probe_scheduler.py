@@ -392,7 +392,7 @@ async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: 
         made.rounds._schedule.missed = 3
         with pytest.raises(ZeroDivisionError):
             made.rounds.apply_plan(replace(plan_of(target(fault_simulator, "fault-crlf", every_us=0)), version=2))
-        assert made.rounds.plan_version == 1
+        assert made.rounds.plan.version == 1
         assert [of.every_us for of in made.rounds._schedule.targets] == [3600 * SECOND_US]
         assert made.rounds.missed == 3
 

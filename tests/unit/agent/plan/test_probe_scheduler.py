@@ -3,13 +3,14 @@
 import random
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
 import pytest
 
-from isochrone_agent.plan.probe_scheduler import Readiness, skip_of, waited_us
+from isochrone_agent.plan.probe_scheduler import skip_of, waited_us
 from isochrone_agent.plan.schedule import ScheduledRound
 from isochrone_wire.model import SECOND_US, Outcome, Overlap, Quality, Sample, Target
 from testdata.outages import CONNECT_US, CYCLE_US, OUTAGE_SHARE, in_outage, record
@@ -173,40 +174,42 @@ REFUSED = replace(probe(0, Outcome.STREAM_ERROR), error="overloaded")
     ("ready", "outcome", "reason"),
     [
         (
-            Readiness(target=PAUSED, refusal="r", is_in_flight=True),
+            partial(skip_of, target=PAUSED, refusal="r", is_in_flight=True),
             Outcome.SKIPPED_PAUSED,
             "the plan pauses this target",
         ),
         (
-            Readiness(target=TARGET, refusal="no", is_in_flight=True, over_budget="b"),
+            partial(skip_of, target=TARGET, refusal="no", is_in_flight=True, over_budget="b"),
             Outcome.SKIPPED_NOT_READY,
             "refused by the agent's policy: no",
         ),
         (
-            Readiness(target=TARGET, is_in_flight=True, is_throttled=True),
+            partial(skip_of, target=TARGET, is_in_flight=True, is_throttled=True),
             Outcome.SKIPPED_OVERLAP,
             "the previous probe is still in flight",
         ),
         (
-            Readiness(target=TARGET, is_throttled=True, over_budget="b"),
+            partial(skip_of, target=TARGET, is_throttled=True, over_budget="b"),
             Outcome.SKIPPED_THROTTLED,
             "the provider asked to wait",
         ),
-        (Readiness(target=OVERLAPPING, is_in_flight=True, over_budget="b"), Outcome.SKIPPED_BUDGET, "b"),
-        (Readiness(target=TARGET, over_budget="b", failure=REFUSED), Outcome.SKIPPED_BUDGET, "b"),
+        (partial(skip_of, target=OVERLAPPING, is_in_flight=True, over_budget="b"), Outcome.SKIPPED_BUDGET, "b"),
+        (partial(skip_of, target=TARGET, over_budget="b", failure=REFUSED), Outcome.SKIPPED_BUDGET, "b"),
         (
-            Readiness(target=TARGET, failure=REFUSED),
+            partial(skip_of, target=TARGET, failure=REFUSED),
             Outcome.STREAM_ERROR,
             "not sent: the provider asked to wait after: overloaded",
         ),
     ],
 )
-def test_the_first_check_decides(ready: Readiness, outcome: Outcome, reason: str) -> None:
+def test_the_first_check_decides(ready: Callable[[], object], outcome: Outcome, reason: str) -> None:
     """Pause, policy, overlap, throttling and budget are checked in this order."""
-    assert skip_of(ready) == (outcome, reason)
+    assert ready() == (outcome, reason)
 
 
-@pytest.mark.parametrize("ready", [Readiness(target=TARGET), Readiness(target=OVERLAPPING, is_in_flight=True)])
-def test_a_round_without_an_obstacle_is_sent(ready: Readiness) -> None:
+@pytest.mark.parametrize(
+    "ready", [partial(skip_of, target=TARGET), partial(skip_of, target=OVERLAPPING, is_in_flight=True)]
+)
+def test_a_round_without_an_obstacle_is_sent(ready: Callable[[], object]) -> None:
     """A probe in flight is no obstacle if the plan allows overlap."""
-    assert skip_of(ready) is None
+    assert ready() is None
