@@ -5,11 +5,14 @@ the check of a URL, and sentences that several outputs state.
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 from urllib.parse import parse_qsl, urlsplit
 
 MAX_SHOWN_CHARS = 2_000
 """Maximum length of a message that goes into a log or an answer."""
 
+# A run of the key this long reveals more than the prefix that all keys of a provider share.
+MASKED_RUN_CHARS = 8
 # No name is longer, so that a longer one is not similar to any.
 _MAX_NAME_CHARS = 200
 # A comparison takes up to 0.1 ms.
@@ -96,6 +99,20 @@ def printable_json(text: str) -> str:
     if text.replace("\n", "").isprintable():
         return text
     return "".join(mark if mark.isprintable() or mark == "\n" else json.dumps(mark)[1:-1] for mark in text)
+
+
+def redact(text: str, secret: str) -> str:
+    """Mask every run of `MASKED_RUN_CHARS` characters or more that occurs in `secret`, or a shorter secret whole."""
+    length = min(len(secret), MASKED_RUN_CHARS)
+    if not length:
+        return text
+    pieces = {secret[at : at + length] for at in range(len(secret) - length + 1)}
+    hidden = bytearray(len(text))
+    for at in range(len(text) - length + 1):
+        if text[at : at + length] in pieces:
+            hidden[at : at + length] = b"\1" * length
+    runs = groupby(zip(text, hidden, strict=True), key=lambda marked: marked[1])
+    return "".join("***" if secret_run else "".join(char for char, _ in run) for secret_run, run in runs)
 
 
 def escaped_markdown(text: str) -> str:

@@ -41,15 +41,10 @@ def summarise(samples: Sequence[Sample]) -> Burst:
     succeeded_samples = [sample for sample in samples if sample.outcome is Outcome.OK]
     speeds = sorted(sample.tokens_per_second for sample in succeeded_samples if sample.tokens_per_second is not None)
     firsts = [sample.ttft_us for sample in succeeded_samples if sample.ttft_us is not None]
-    # All times are from one machine's wall clock: the only place where wall times are subtracted, to the millisecond.
-    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
-    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
-    span_us = max(end_at, default=0) - min(sent_at, default=0)
-    tokens = sum(sample.output_tokens or 0 for sample in succeeded_samples)
     return Burst(
         streams=len(samples),
         succeeded=len(succeeded_samples),
-        tokens_per_second=tokens * SECOND_US / span_us if span_us > 0 else None,
+        tokens_per_second=_throughput(succeeded_samples),
         slowest_tokens_per_second=speeds[0] if speeds else None,
         median_tokens_per_second=median(speeds) if speeds else None,
         fastest_tokens_per_second=speeds[-1] if speeds else None,
@@ -74,6 +69,15 @@ def percentiles(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
         for metric, values in known.items()
         if values
     }
+
+
+def _throughput(succeeded_samples: Sequence[Sample]) -> float | None:
+    # All times are from one machine's wall clock: the only place where wall times are subtracted, to the millisecond.
+    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
+    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
+    span_us = max(end_at, default=0) - min(sent_at, default=0)
+    tokens = sum(sample.output_tokens or 0 for sample in succeeded_samples)
+    return tokens * SECOND_US / span_us if span_us > 0 else None
 
 
 TTFT, SPEED = "ttft_us", "tokens_per_second"
@@ -224,12 +228,17 @@ def summary(samples: Sequence[Sample]) -> list[str]:
     by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
     explained = dict.fromkeys(filter(None, map(_explanation, by_outcome)))
     flags = [f"{flag.labels[0]}: {text}" for flag, text in _FLAGS.items() if any(flag in s.quality for s in samples)]
-    # A flag says it of the buffered ones.
-    without = [one for one in succeeded if one.tokens_per_second is None and Quality.BUFFERED not in one.quality]
-    speeds = dict.fromkeys(_UNCOUNTED if one.first_chunk_tokens is None else _TOO_SHORT for one in without)
+    speeds = dict.fromkeys(filter(None, map(_missing_speed, succeeded)))
     unknown = sum(sample.frames_unknown for sample in samples)
     frames = [f"frames that are neither content nor metadata of this dialect: {unknown}"] if unknown else []
     return [*(_medians(succeeded, len(samples)) if succeeded else ()), *explained, *flags, *speeds, *frames]
+
+
+def _missing_speed(sample: Sample) -> str:
+    """Return why a success has no speed; empty if it has one, or if a flag says it."""
+    if sample.tokens_per_second is not None or Quality.BUFFERED in sample.quality:
+        return ""
+    return _UNCOUNTED if sample.first_chunk_tokens is None else _TOO_SHORT
 
 
 def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:

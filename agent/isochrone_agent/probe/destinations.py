@@ -159,14 +159,7 @@ class Destinations:
             return None
         ip = _embedded(ip_address(address.partition("%")[0]))
         where = address if host == address else f"{host} is {address}, which"
-        never_allowed = {
-            "a link-local": ip.is_link_local,
-            "a metadata service's": ip in _METADATA,
-            "a multicast": ip.is_multicast,
-            "an unspecified": ip.is_unspecified or ip in _THIS_NETWORK,
-            "a broadcast": ip == IPv4Address("255.255.255.255"),
-        }
-        if kind := next((kind for kind, is_of in never_allowed.items() if is_of), None):
+        if kind := _never_allowed(ip):
             return f"{where} is {kind} address"
         # `is_global` alone is true for fec0::/10, and in older versions of Python for 64:ff9b:1::/48.
         is_public = ip.is_global and (isinstance(ip, IPv4Address) or ip in _GLOBAL_UNICAST)
@@ -182,6 +175,17 @@ def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     if ip in _NAT64 or ip in _TRANSLATED or (ip in _COMPATIBLE and int(ip) > 1):
         return IPv4Address(int(ip) & 0xFFFF_FFFF)
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
+
+
+def _never_allowed(ip: IPv4Address | IPv6Address) -> str | None:
+    kinds = (
+        ("a link-local", ip.is_link_local),
+        ("a metadata service's", ip in _METADATA),
+        ("a multicast", ip.is_multicast),
+        ("an unspecified", ip.is_unspecified or ip in _THIS_NETWORK),
+        ("a broadcast", ip == IPv4Address("255.255.255.255")),
+    )
+    return next((kind for kind, is_of in kinds if is_of), None)
 
 
 def _has_dot_segment(target: str) -> bool:

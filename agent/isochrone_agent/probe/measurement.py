@@ -302,13 +302,8 @@ class Measurement:
             case Opened():
                 self.opened = signal
                 self.receive(at_ns)
-            case Usage(output_tokens=output_tokens):
-                if len(self.answer.at_ns) == 1 and output_tokens is not None:
-                    self.first_answer_tokens = output_tokens - (signal.reasoning_tokens or 0)
-                # A count of 0 is a placeholder of gateways: it replaces none.
-                counts = [(name, n) for name, n in asdict(signal).items() if n is not None]
-                stated = {name: n for name, n in counts if n or getattr(self.usage, name) is None}
-                self.usage = replace(self.usage, **stated)
+            case Usage():
+                self._add_usage(signal)
             case _ if not self.is_final:
                 self._progress(signal, at_ns)
 
@@ -359,6 +354,13 @@ class Measurement:
         """Record the arrival of the first bytes of the response; later calls have no effect."""
         if self.first_byte_ns is None:
             self.first_byte_ns = at_ns
+
+    def _add_usage(self, usage: Usage) -> None:
+        if len(self.answer.at_ns) == 1 and usage.output_tokens is not None:
+            self.first_answer_tokens = usage.output_tokens - (usage.reasoning_tokens or 0)
+        # A count of 0 is a placeholder of gateways: it replaces none.
+        stated = {name: n for name, n in asdict(usage).items() if n or (n == 0 and getattr(self.usage, name) is None)}
+        self.usage = replace(self.usage, **stated)
 
     def sample(
         self,

@@ -14,16 +14,15 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
 
 import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
 from isochrone_agent.probe.destinations import REFUSED, SPEAKS_HTTP2, SPEAKS_TLS, Destinations, Url, parse_url
 from isochrone_agent.probe.measurement import ERROR_CHARS, Measurement
+from isochrone_agent.probe.recording import Recorder
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import (
@@ -42,7 +41,7 @@ from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Failed, Sent, Signal
 from isochrone_common.sse import FIELDS, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, TlsFiles
-from isochrone_wire.text import secret_problem, shortened
+from isochrone_wire.text import redact, secret_problem, shortened
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +53,6 @@ MAX_TRAILER_US = 5 * SECOND_US
 # The extra time to read the message of a refusal, whose status is already known.
 MAX_REFUSAL_READ_US = 2 * SECOND_US
 LAG_NS = 5_000_000
-MASK = "***"
-# A run of the key this long reveals more than the prefix that all keys of a provider share.
-MASKED_RUN_CHARS = 8
 _STANDARD_HEADERS = {
     "content-type": "application/json",
     "accept": "text/event-stream",
@@ -91,16 +87,6 @@ class ProbeTimes:
     ended_at: int
 
 
-class ResponseObserver(Protocol):
-    """Receives the head and the reads of a response, with times of the monotonic clock in nanoseconds."""
-
-    def open(self, status: int, headers: Mapping[str, str], sent_ns: int) -> None:
-        """Receive the head of the response to the request sent at `sent_ns`."""
-
-    def read(self, data: bytes, at_ns: int) -> None:
-        """Receive the data of one read."""
-
-
 # Warm connections are kept by the id of their target, and by how they connect.
 _ConnectionKey = tuple[int, TlsFiles | None, bool]
 _connection_key: Callable[[Target], _ConnectionKey] = attrgetter("id", "tls", "happy_eyeballs")
@@ -121,7 +107,7 @@ class Prober:
     tls_folder: Path = Path()
     ca_file: Path | None = None
     on_probe: Callable[[Target, Sample, ProbeTimes], None] | None = None
-    recorder: ResponseObserver | None = None
+    recorder: Recorder | None = None
 
     idle: dict[_ConnectionKey, list[ProbeConnection]] = field(default_factory=dict, repr=False)
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
@@ -238,7 +224,7 @@ class StreamingRequest:
     _measurement: Measurement
     _connection: ProbeConnection
     _timeouts: Timeouts
-    _recorder: ResponseObserver | None = None
+    _recorder: Recorder | None = None
     _received_bytes: int = 0
     _deadline: asyncio.Timeout | None = None
     _aborted: bool = False
@@ -294,7 +280,7 @@ class StreamingRequest:
         except (httpcore.RemoteProtocolError, httpcore.ReadError):
             if not self._observer.closed_while_idle:
                 raise
-            self._observer.reconnect()
+            self._observer.sent_ns, self._observer.ended, self._observer.reconnected = None, False, True
             self._set_limit(deadline, self._timeouts.total_us)
             await self._send_and_read(request, url, deadline)
 
@@ -517,20 +503,6 @@ def _without_secrets(sample: Sample, key: str | None, *, chars: int) -> Sample:
         return text and printable(redact(text, key or ""))[:end]
 
     return replace(sample, error=clean(sample.error), edge=clean(sample.edge), request_id=clean(sample.request_id))
-
-
-def redact(text: str, secret: str) -> str:
-    """Mask every run of `MASKED_RUN_CHARS` characters or more that occurs in `secret`, or a shorter secret whole."""
-    length = min(len(secret), MASKED_RUN_CHARS)
-    if not length:
-        return text
-    pieces = {secret[at : at + length] for at in range(len(secret) - length + 1)}
-    hidden = bytearray(len(text))
-    for at in range(len(text) - length + 1):
-        if text[at : at + length] in pieces:
-            hidden[at : at + length] = b"\1" * length
-    runs = groupby(zip(text, hidden, strict=True), key=lambda marked: marked[1])
-    return "".join(MASK if secret_run else "".join(char for char, _ in run) for secret_run, run in runs)
 
 
 def printable(text: str) -> str:

@@ -12,17 +12,17 @@ from http import HTTPStatus
 from typing import Any
 
 from isochrone_agent.probe.measurement import Measurement
-from isochrone_agent.probe.prober import redact
 from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.failures import stated_failure, tidy, unframed_failure
 from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Opened, Sent
 from isochrone_common.sse import FIELDS
 from isochrone_wire.model import Outcome, Sample, Target
+from isochrone_wire.text import redact
 
 NS_PER_MS = 1_000_000
 _HEADERS = ("content-type", "content-encoding", "retry-after")
-_MARKER = re.compile(r"</?(?:think|thinking|reasoning|thought|seed:think)>|<\|[a-z]+\|>|\[/?THINK\]|\s+")
+_MARKER = re.compile(r"(</?(?:think|thinking|reasoning|thought|seed:think)>|<\|[a-z]+\|>|\[/?THINK\]|\s+)|.", re.DOTALL)
 # Their texts are words of the protocol.
 _WORDS = {
     *("type", "object", "role", "status", "finish_reason", "stop_reason", "finishReason", "blockReason", "reason"),
@@ -131,11 +131,7 @@ class _Redaction:
 
 
 def _mask(text: str) -> str:
-    kept = [(one.start(), one.end()) for one in _MARKER.finditer(text)]
-    masked = ["x"] * len(text)
-    for start, end in kept:
-        masked[start:end] = text[start:end]
-    return "".join(masked)
+    return _MARKER.sub(lambda found: found[1] or "x", text)
 
 
 def _events(reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
@@ -150,13 +146,13 @@ def _events(reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
 
 
 def _expected(dialect: str, sample: Sample, frames: list[tuple[int, str]], hide: _Redaction) -> dict[str, Any]:
-    times_us = {name: getattr(sample, f"{name}_us") for name in ("ttft", "ttfat", "e2e")}
+    times = {f"{name}_ms": _ms(getattr(sample, f"{name}_us")) for name in ("ttft", "ttfat", "e2e")}
     has_content = [_replayed(dialect, frames[: end + 1]) for end in range(len(frames))]
     passes = sample.chunks or sample.outcome in (Outcome.OK, Outcome.FILTERED, Outcome.EMPTY)
     return {
         "outcome": sample.outcome.value,
         "error": hide.error(sample.error and _HINT.sub("", sample.error)),
-        **{f"{name}_ms": None if us is None else us // 1000 for name, us in times_us.items()},
+        **times,
         "chunks": sample.chunks,
         "output_tokens": sample.output_tokens,
         "token_source": sample.token_source and sample.token_source.name.lower(),
@@ -166,6 +162,10 @@ def _expected(dialect: str, sample: Sample, frames: list[tuple[int, str]], hide:
         "first_content": next((at for at, one in enumerate(has_content) if one.chunks), None),
         "complete": next((at for at, one in enumerate(has_content) if one.outcome is Outcome.OK), None),
     }
+
+
+def _ms(us: int | None) -> int | None:
+    return None if us is None else us // 1000
 
 
 def _replayed(dialect: str, frames: list[tuple[int, str]]) -> Sample:

@@ -118,10 +118,6 @@ class SocketObserver:
         waited_ns = 0 if self.sent_ns is None else time.monotonic_ns() - self.sent_ns
         return self.tcp_us is None and self.first_byte_ns is None and waited_ns <= _MAX_RESET_NS
 
-    def reconnect(self) -> None:
-        """Begin again on a fresh connection."""
-        self.sent_ns, self.ended, self.reconnected = None, False, True
-
     @property
     def connection(self) -> dict[str, Any]:
         """The fields of `Sample` on the connection; `None` for a phase that did not take place."""

@@ -121,7 +121,10 @@ def evict_oldest(db: sqlite3.Connection, reason: str, *, leased: Collection[int]
     if samples := db.execute(drop_quarantined, (_QUARANTINED_AT_ONCE,)).rowcount:
         reason = QUARANTINE_FULL
     else:
-        samples = _drop_sealed(db, leased, ever_leased) or _drop_waiting(db)
+        # Of the waiting ones the older half, but never the newest: it is the one being recorded.
+        older_half = "select id from waiting order by id limit (select count(*) / 2 from waiting)"
+        drop_waiting = f"delete from waiting where id in ({older_half})"  # noqa: S608  # our own words
+        samples = _drop_sealed(db, leased, ever_leased) or db.execute(drop_waiting).rowcount
     if samples:
         count_dropped(db, {reason: samples})
         log.warning("samples.dropped", reason=reason, samples=samples)
@@ -155,15 +158,6 @@ def _drop_sealed(db: sqlite3.Connection, leased: Collection[int], ever_leased: s
     rows = db.execute(f"delete from sealed where id = ({oldest}) returning id, samples").fetchall()  # noqa: S608  # as above
     ever_leased.difference_update(number for number, _ in rows)
     return sum(samples for _, samples in rows)
-
-
-def _drop_waiting(db: sqlite3.Connection) -> int:
-    """Drop the older half, but never the newest: it is the one being recorded."""
-    rows = db.execute("select id from waiting order by id").fetchall()
-    older_half = rows[: len(rows) // 2]
-    if older_half:
-        db.execute("delete from waiting where id <= ?", older_half[-1])
-    return len(older_half)
 
 
 def add_copy(

@@ -20,7 +20,7 @@ import pwd
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,7 @@ class SealedBatch:
     seq: int
     samples: int
     oldest_at: int
-    content: bytes
-
-    def __repr__(self) -> str:
-        return f"<SealedBatch {self.epoch}/{self.seq} samples={self.samples} bytes={len(self.content)}>"
+    content: bytes = field(repr=False)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -119,7 +116,7 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
     if value(db, "select count(*) from sqlite_schema") == 0:
         if value(db, "pragma page_count") > _EMPTY_DATABASE_PAGES:
             raise SpoolDamaged("the file is not empty but has no tables")
-        with Transaction(db):
+        with transaction(db):
             for statement in SCHEMA.split(";"):
                 db.execute(statement)
             db.execute("insert into spool values (?, 1, 0, 0, 0, 0, 0)", (new_epoch(),))
@@ -161,23 +158,17 @@ def value(db: sqlite3.Connection, query: str, parameters: Sequence[Any] = ()) ->
     return row[0] if row else None
 
 
-class Transaction:
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """A transaction: `begin immediate` … `commit`, or `rollback` when the block or the commit fails."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("begin immediate")
-
-    def __exit__(self, failed: type[BaseException] | None, *_rest: object) -> None:
-        try:
-            if failed is None:
-                self._db.execute("commit")
-        finally:
-            # A full disk may have rolled it back already.
-            if self._db.in_transaction:
-                self._db.execute("rollback")
+    db.execute("begin immediate")
+    try:
+        yield
+        db.execute("commit")
+    finally:
+        # A full disk may have rolled it back already.
+        if db.in_transaction:
+            db.execute("rollback")
 
 
 def sample_checksum(body: bytes) -> int:

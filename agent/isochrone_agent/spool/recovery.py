@@ -42,7 +42,7 @@ import structlog
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolDamaged
 from isochrone_agent.spool import database
-from isochrone_agent.spool.database import PAGE_BYTES, Transaction
+from isochrone_agent.spool.database import PAGE_BYTES, transaction
 from isochrone_common.files import sync_folder
 
 HEADER_BYTES = 32
@@ -190,7 +190,7 @@ class DamagedDatabase:
     def sealed(self) -> Iterator[tuple[Any, ...]]:
         """Rows of sealed batches, each (epoch, seq) once."""
         seen = set[tuple[int, int]]()
-        for row in self._rows("sealed"):
+        for row in self.rows("sealed"):
             with contextlib.suppress(SpoolDamaged):
                 batch = database.read_sealed(row)
                 if (batch.epoch, batch.seq) not in seen:
@@ -200,26 +200,10 @@ class DamagedDatabase:
     def waiting(self) -> dict[int, tuple[int, bytes]]:
         """Unsealed samples by id: the time of recording and the body."""
         found = dict[int, tuple[int, bytes]]()
-        for number, recorded_at, checksum, body in self._rows("waiting"):
+        for number, recorded_at, checksum, body in self.rows("waiting"):
             with contextlib.suppress(SpoolDamaged):
                 found[number] = (recorded_at, database.read_sample(checksum, body))
         return found
-
-    def quarantine(self) -> Iterator[tuple[Any, ...]]:
-        """Rows of the quarantine table."""
-        for row in self._rows("quarantine"):
-            with contextlib.suppress(SpoolDamaged):
-                database.read_sample(row[3], row[4])
-                yield row
-
-    def dropped(self) -> dict[str, int]:
-        """Number of samples dropped so far, by reason."""
-        rows = [row[1:] for row in self._rows("dropped")]
-        return {r: n for r, n in rows if isinstance(r, str) and isinstance(n, int) and 0 < n < _MAX_PLAUSIBLE}
-
-    def spend(self) -> list[tuple[Any, ...]]:
-        """Rows of the spend table."""
-        return [row[1:] for row in self._rows("spend") if None not in row]
 
     def plan(self) -> bytes | None:
         """The stored plan, encoded."""
@@ -228,7 +212,7 @@ class DamagedDatabase:
             return body if isinstance(body, bytes) else None
         return None
 
-    def _rows(self, table: str) -> Iterator[tuple[Any, ...]]:
+    def rows(self, table: str) -> Iterator[tuple[Any, ...]]:
         """Rows in the order of their ids. The id is the first column of each row."""
         columns = "*" if table in ("waiting", "sealed", "quarantine") else "rowid, *"
         query = f"select {columns} from {table} where rowid > ? order by rowid"  # noqa: S608  # our own names
@@ -387,7 +371,7 @@ def _rebuild(damaged: DamagedDatabase, path: Path, folder: Path, copy: _Copy) ->
     with closing(database.connect(new)) as db:
         # A half-written file is useless, and a write-ahead log would take the same room again.
         db.execute("pragma journal_mode = delete").fetchall()
-        with Transaction(db):
+        with transaction(db):
             result = copy(damaged, db)
     new.replace(_salvaged_path(path))
     return result
@@ -405,8 +389,10 @@ def _copy_readable(damaged: DamagedDatabase, db: sqlite3.Connection) -> _Result:
     for number, (recorded_at, body) in enumerate(waiting, sealed_to + 1):
         row = (number, recorded_at, database.sample_checksum(body), body)
         db.execute("insert into waiting values (?, ?, ?, ?)", row)
-    for row in damaged.quarantine():
-        db.execute("insert or ignore into quarantine values (?, ?, ?, ?, ?)", row)
+    for row in damaged.rows("quarantine"):
+        with contextlib.suppress(SpoolDamaged):
+            database.read_sample(row[3], row[4])
+            db.execute("insert or ignore into quarantine values (?, ?, ?, ?, ?)", row)
     salvaged += len(waiting) + database.value(db, "select count(*) from quarantine")
     lost = _write_counters(damaged, db, known, salvaged=salvaged, last_id=sealed_to + len(waiting), sealed_to=sealed_to)
     return _Result(salvaged=salvaged, lost=lost, lost_is_known=counters is not None)
@@ -423,7 +409,8 @@ def _write_counters(
     damaged: DamagedDatabase, db: sqlite3.Connection, known: Counters, *, salvaged: int, last_id: int, sealed_to: int
 ) -> int:
     """Write the counters so that the account holds, the spend and the plan; return the number of lost samples."""
-    dropped = Counter(damaged.dropped())
+    counts = [row[1:] for row in damaged.rows("dropped")]
+    dropped = Counter({r: n for r, n in counts if isinstance(r, str) and isinstance(n, int) and 0 < n < _MAX_PLAUSIBLE})
     lost = max(known.finished - known.stored - dropped.total() - salvaged, 0)
     dropped[DAMAGED] += lost
     db.executemany("insert into dropped values (?, ?)", (+dropped).items())
@@ -432,7 +419,8 @@ def _write_counters(
     # All stored samples were stored under earlier epochs.
     row = (database.new_epoch(), 1, last_id, sealed_to, finished, known.stored, known.stored)
     db.execute("insert into spool values (?, ?, ?, ?, ?, ?, ?)", row)
-    db.executemany("insert or ignore into spend values (?, ?, ?, ?, ?)", damaged.spend())
+    spends = (row[1:] for row in damaged.rows("spend") if None not in row)
+    db.executemany("insert or ignore into spend values (?, ?, ?, ?, ?)", spends)
     if (plan := damaged.plan()) is not None:
         db.execute("insert into plan values (1, ?)", (plan,))
     return lost

@@ -45,8 +45,8 @@ from isochrone_agent.spool.database import (
     LockFile,
     SealedBatch,
     SpoolStats,
-    Transaction,
     read_stats,
+    transaction,
 )
 from isochrone_wire import codec
 from isochrone_wire.model import BatchRange, Plan, Quality, Sample, Spend
@@ -349,7 +349,7 @@ class Spool:
             log.warning("spool.checkpoint_failed", reason=str(error))
 
     def _attempt(self, change: Callable[[], Result]) -> Result:
-        with Transaction(self._db):
+        with transaction(self._db):
             if not self._epoch_begun:
                 # All stored samples were stored under earlier epochs.
                 self.epoch_history = database.write_epoch_history(self._db, self.epoch, self.epoch_history)

@@ -230,10 +230,14 @@ def sentence_of(stated: object) -> str:
     place = stated.get("loc")
     if isinstance(place, list) and text:
         return f"{'.'.join(map(str, place))}: {text}"
-    # In an object without a known field the first text of several words counts, else the kind.
+    return text or _other_sentence(stated)
+
+
+def _other_sentence(stated: Mapping[str, object]) -> str:
+    """Return the first text of several words in an object without a known field, else its kind."""
     texts = (one for one in stated.values() if isinstance(one, dict) or (isinstance(one, str) and " " in one))
     kinds = " ".join(str(stated[name]) for name in _KINDS if stated.get(name))
-    return text or next(filter(None, map(sentence_of, texts)), "") or tidy(kinds)
+    return next(filter(None, map(sentence_of, texts)), "") or tidy(kinds)
 
 
 def _unwrapped(text: str) -> str:

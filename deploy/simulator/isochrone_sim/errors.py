@@ -1,12 +1,4 @@
-"""Errors of the simulator.
-
-SimError
-├── SettingsError     act: the user corrects the option
-├── WorldError        act: the author corrects the world file; the message lists every problem
-└── ListenError       act: the operator frees the port or chooses another one
-
-RequestRefused        not a failure: the provider answers this request with an error response
-"""
+"""Errors of the simulator."""
 
 from isochrone_sim.requests import ErrorResponse
 from isochrone_wire.errors import IsochroneError
@@ -17,23 +9,23 @@ class SimError(IsochroneError):
 
 
 class SettingsError(SimError):
-    """An option or an environment variable is invalid."""
+    """An option or an environment variable is invalid. Action: the user, who corrects it."""
 
     exit_code = 2
 
 
 class WorldError(SimError):
-    """A world file cannot be read or is invalid."""
+    """A world file cannot be read or is invalid. Action: its author, to whom the message lists every problem."""
 
     exit_code = 2
 
 
 class ListenError(SimError):
-    """An address cannot be listened on."""
+    """An address cannot be listened on. Action: the operator, who frees the port or chooses another one."""
 
 
 class RequestRefused(Exception):  # noqa: N818  # named after the event
-    """A request that is answered with the error response `response`."""
+    """A request that the provider answers with the error response `response`, which is no failure."""
 
     def __init__(self, response: ErrorResponse) -> None:
         super().__init__(response.message)

@@ -46,18 +46,17 @@ def parse_window(text: str, *, now_at: int) -> Window:
     now = EPOCH + timedelta(microseconds=now_at)
     begin, dots, end = (part.strip() for part in text.partition(".."))
     try:
-        window = _range(begin, end, now) if dots else _period(begin, now) or _span(begin, now_at)
+        if dots:
+            since = _instant(begin, now)
+            window = _window(since, now if end in ("", "now") else _instant(end, now, day=since))
+        else:
+            window = _period(begin, now) or _span(begin, now_at)
     except OverflowError as error:
         raise WindowError(f"the window {text!r} is outside the calendar", hint=_FORMS) from error
     if window.from_at >= window.until_at:
         problem = "begins in the future" if window.until_at == now_at else "ends before it begins"
         raise WindowError(f"the window {text!r} {problem}", hint=_FORMS)
     return window
-
-
-def _range(begin: str, end: str, now: datetime) -> Window:
-    since = _instant(begin, now)
-    return _window(since, now if end in ("", "now") else _instant(end, now, day=since))
 
 
 def _period(text: str, now: datetime) -> Window | None:

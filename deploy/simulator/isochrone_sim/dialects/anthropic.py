@@ -4,6 +4,7 @@ An answer is a list of content blocks. Usage has two parts: that of the prompt a
 end.
 """
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,6 @@ from isochrone_sim.dialects.base import (
     Dialect,
     ItemRenderer,
     ResponseMetadata,
-    arguments_in,
     effort_of_budget,
     events,
     limit_headers,
@@ -65,7 +65,7 @@ class _Renderer(ItemRenderer):
         text, tool = script.texts, script.tool
         texts = [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
         thoughts = [{"type": "thinking", "thinking": text[Channel.REASONING], "signature": _SIGNATURE}]
-        calls = [{**self._tool_use(tool), "input": arguments_in(text[Channel.TOOL])}] if tool else []
+        calls = [{**self._tool_use(tool), "input": json.loads(text[Channel.TOOL] or "{}")}] if tool else []
         return to_json(
             {
                 **self._message,

@@ -159,7 +159,13 @@ class Dialect:
 
     def fields(self, request: Request) -> dict[str, Any]:
         """Return the fields of a request: those of its body. Raises `RequestRefused`."""
-        return parse_body(request.body)
+        try:
+            parsed = json.loads(request.body)
+        except (ValueError, RecursionError) as error:
+            raise RequestRefused(invalid("We could not parse the JSON body of your request.")) from error
+        if not isinstance(parsed, dict):
+            raise RequestRefused(invalid("The body of your request is not a JSON object."))
+        return parsed
 
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters that this dialect states in its own way."""
@@ -202,22 +208,6 @@ def typed_event(kind: str, **fields: object) -> bytes:
 def events(*rendered: bytes) -> bytes:
     """Join the events that are not empty into one write."""
     return b"\n\n".join(filter(None, rendered))
-
-
-def arguments_in(text: str) -> object:
-    """Parse the arguments of a tool call, for dialects that send them as JSON instead of text."""
-    return json.loads(text) if text else {}
-
-
-def parse_body(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a request."""
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RequestRefused(invalid("We could not parse the JSON body of your request.")) from error
-    if not isinstance(parsed, dict):
-        raise RequestRefused(invalid("The body of your request is not a JSON object."))
-    return parsed
 
 
 def _token_limit(fields: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

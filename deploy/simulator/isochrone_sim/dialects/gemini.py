@@ -4,6 +4,7 @@ Every event is a complete response object with the new parts and the usage so fa
 `finishReason` ends it. A function call is sent as a whole when it is complete.
 """
 
+import json
 import re
 from typing import Any
 from urllib.parse import unquote
@@ -13,7 +14,6 @@ from isochrone_sim.dialects.base import (
     Dialect,
     Renderer,
     ResponseMetadata,
-    arguments_in,
     data_event,
     effort_of_budget,
     object_or_empty,
@@ -172,7 +172,7 @@ DIALECT = _Gemini()
 
 
 def _function_call(name: str | None, arguments: str) -> list[dict[str, Any]]:
-    return [] if name is None else [{"functionCall": {"name": name, "args": arguments_in(arguments)}}]
+    return [] if name is None else [{"functionCall": {"name": name, "args": json.loads(arguments or "{}")}}]
 
 
 def _error(status: int, message: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.probe.prober import MASKED_RUN_CHARS, printable, redact
+from isochrone_agent.probe.prober import printable
+from isochrone_wire.text import MASKED_RUN_CHARS, redact
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 

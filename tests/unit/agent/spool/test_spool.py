@@ -244,7 +244,7 @@ def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:
 def test_the_file_shrinks_after_a_backlog(tmp_path: Path) -> None:
     """Pages that an outage needed are returned to the file system while the backlog is delivered."""
     spool = Spool(tmp_path / "spool.sqlite3", keep_bytes=100_000)
-    with database.Transaction(spool._db):
+    with database.transaction(spool._db):
         for number in range(12_000):
             batches.record(spool._db, spool.epoch, number, os.urandom(300))
     before = database.value(spool._db, "pragma page_count")
@@ -259,7 +259,7 @@ def test_a_batch_in_flight_is_not_dropped(tmp_path: Path) -> None:
     batch = leased(spool)
     spool.record(sample(1))
     spool._seal_waiting()
-    with database.Transaction(spool._db):
+    with database.transaction(spool._db):
         assert spool._drop_oldest("spool_full")
         assert not spool._drop_oldest("spool_full")
     spool.acknowledge(batch)
@@ -286,7 +286,7 @@ def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
     """The set of batches that were ever leased does not grow with dropped batches."""
     spool = spool_of(tmp_path, range(1))
     spool.release(leased(spool))
-    with database.Transaction(spool._db):
+    with database.transaction(spool._db):
         assert spool._drop_oldest("spool_full")
     assert spool._ever_leased == set()
 
@@ -297,7 +297,7 @@ def test_a_batch_that_may_be_stored_is_dropped_last(tmp_path: Path) -> None:
     spool.release(leased(spool))
     spool.record(sample(1))
     spool._seal_waiting()
-    with database.Transaction(spool._db):
+    with database.transaction(spool._db):
         spool._drop_oldest("spool_full")
     assert rounds(leased(spool)) == [0]
 
@@ -383,7 +383,7 @@ def test_a_round_dated_ahead_ends_no_day(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
     """604 800 realistic samples take less than 100 MB, extrapolated from 5 000."""
     spool = Spool(tmp_path / "spool.sqlite3")
-    with database.Transaction(spool._db):
+    with database.transaction(spool._db):
         for number in range(5000):
             batches.record(spool._db, spool.epoch, number, codec.encode(realistic_sample(number)).SerializeToString())
     used = spool._used_pages() * database.PAGE_BYTES
