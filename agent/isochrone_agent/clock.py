@@ -78,25 +78,15 @@ class Offset:
     uncertainty_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimestampExchange:
-    """The four wall-clock timestamps of a push, in microseconds since the epoch."""
-
-    sent_at: int
-    received_at: int
-    server_at: int
-    returned_at: int
-
-    @property
-    def offset(self) -> Offset | None:
-        """The offset, or `None` if a timestamp is missing or absurd, or time ran backwards."""
-        network_us = (self.returned_at - self.sent_at) - (self.server_at - self.received_at)
-        if not (self.received_at and self.server_at) or self.server_at < self.received_at or network_us < 0:
-            return None
-        twice_us = (self.received_at - self.sent_at) + (self.server_at - self.returned_at)
-        if abs(twice_us) > 2 * MAX_OFFSET_US:
-            return None
-        return Offset(offset_us=twice_us // 2, uncertainty_us=(network_us + 1) // 2)
+def offset_of(*, sent_at: int, received_at: int, server_at: int, returned_at: int) -> Offset | None:
+    """Return the offset by the timestamps of a push; `None` if one is missing or absurd, or time ran backwards."""
+    network_us = (returned_at - sent_at) - (server_at - received_at)
+    if not (received_at and server_at) or server_at < received_at or network_us < 0:
+        return None
+    twice_us = (received_at - sent_at) + (server_at - returned_at)
+    if abs(twice_us) > 2 * MAX_OFFSET_US:
+        return None
+    return Offset(offset_us=twice_us // 2, uncertainty_us=(network_us + 1) // 2)
 
 
 @dataclass(slots=True)
@@ -106,12 +96,11 @@ class OffsetEstimator:
     _lead_us: int | None = None
     _recent: deque[Offset] = field(default_factory=lambda: deque(maxlen=_EXCHANGES))
 
-    def add(self, exchange: TimestampExchange, *, lead_us: int) -> None:
-        """Add an exchange that ended just now."""
+    def add(self, offset: Offset | None, *, lead_us: int) -> None:
+        """Add the offset of an exchange that ended just now."""
         if self._stepped(lead_us):
             self._recent.clear()
         self._lead_us = lead_us
-        offset = exchange.offset
         if offset is not None:
             self._recent.append(offset)
 

@@ -158,7 +158,6 @@ class OtlpExport:
         self._trace(target, sample, times)
 
     def _trace(self, target: Target, sample: Sample, times: ProbeTimes) -> None:
-        """Make the spans of a probe: a root, and one for each phase that took place."""
         found = span_attributes(target, sample, times)
         root = self._tracer.start_span(
             f"{found['gen_ai.operation.name']} {target.model}",

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from isochrone_agent.clock import TimestampExchange, now_at, read_clocks
+from isochrone_agent.clock import now_at, offset_of, read_clocks
 from isochrone_agent.collector_client import CollectorClient
 from isochrone_agent.errors import CollectorRefused, SpoolError
 from isochrone_agent.probe.socket_observer import LoopLagMonitor
@@ -229,7 +229,6 @@ class PushClient:
             await self._push(None)
 
     async def _start_or_wait(self, calls: asyncio.TaskGroup) -> None:
-        """Start a call, or wait until there may be a call to start."""
         while self._in_flight >= (MAX_CALLS if self._healthy else 1):
             self._call_ended.clear()
             await self._call_ended.wait()
@@ -310,13 +309,13 @@ class PushClient:
             self._verified_at = time.monotonic()
             self._verify_due = self._verified_at + VERIFY_SECONDS
         if not after.stepped_since(before):
-            exchange = TimestampExchange(
+            offset = offset_of(
                 sent_at=before.wall_at,
                 received_at=receipt.received_at,
                 server_at=receipt.server_at,
                 returned_at=after.wall_at,
             )
-            self._spool.offset_estimator.add(exchange, lead_us=after.lead_us)
+            self._spool.offset_estimator.add(offset, lead_us=after.lead_us)
         return receipt
 
     async def _handle_receipt(self, batch: SealedBatch | None, receipt: Receipt, rejected: Counter[str]) -> None:

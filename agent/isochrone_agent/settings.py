@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from isochrone_agent.errors import SettingsError
+from isochrone_agent.errors import AgentError, SettingsError
 from isochrone_common import identity_file, metrics_server
 from isochrone_common.address import Address, parse_local_address
 from isochrone_common.files import expand_home
@@ -101,22 +101,26 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
 
 def read_settings_file(path: Path, known: Iterable[str]) -> dict[str, Any]:
     """Read a TOML settings file. Raises `SettingsError`, which names each unknown key and the closest known one."""
-    known = sorted(known)
-    hint = "see isochrone-agent run --help"
-    try:
-        text = path.read_text()
-        found = tomllib.loads(text)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not valid TOML: {error}", hint=hint) from error
-    problems = []
+    known, problems = sorted(known), []
+    text, found = read_toml(path, SettingsError)
     for key in (key for key in found if key not in known):
         line = next((n for n, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith(key)), 0)
         problems.append(f"line {line}: unknown key {key!r}{suggestion(key, known)}")
     if problems:
         raise SettingsError(f"{path}: {'; '.join(problems)}", hint=f"known keys: {', '.join(known)}")
     return found
+
+
+def read_toml(path: Path, failure: type[AgentError]) -> tuple[str, dict[str, Any]]:
+    """Read a TOML file; return its text and its content. Raises `failure`."""
+    hint = "see isochrone-agent run --help"
+    try:
+        text = path.read_text()
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise failure(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except tomllib.TOMLDecodeError as error:
+        raise failure(f"{path} is not valid TOML: {error}", hint=hint) from error
 
 
 def dial_options(connect_to: Iterable[str], family: str) -> DialOptions:

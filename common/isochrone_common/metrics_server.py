@@ -96,8 +96,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves `/metrics`, one request per connection."""
-
     timeout = 10.0
 
     def content(self) -> tuple[bytes, str]:

@@ -71,7 +71,6 @@ def fields_to_json(value: Any, names: Sequence[str]) -> dict[str, Any]:  # noqa:
 
 @cache
 def _conversion(kind: type) -> Callable[[Any], Any]:
-    """Return `to_json_value` for values of one class: answers have thousands of each."""
     if is_dataclass(kind):
         return _fields_conversion(kind, tuple(field.name for field in fields(kind)), getattr(kind, "DERIVED", ()))
     return next((convert for base, convert in _CONVERSIONS.items() if issubclass(kind, base)), lambda value: value)
@@ -144,7 +143,6 @@ def from_json(cls: type[Value], data: object) -> Value:
 
 @cache
 def _reader(hint: Any) -> Reader:  # noqa: ANN401  # a type hint has no narrower type
-    """Return the function that reads the values of a type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return _optional(_reader(next(part for part in arguments if part is not NoneType)))
@@ -280,7 +278,6 @@ def _writer(kind: type) -> Callable[[Any], str]:
 
 
 def _fields_writer(names: tuple[str, ...]) -> Callable[[Any], str]:
-    """Return the function that writes the fields of these names."""
     template = "{" + ",".join(f"{encode_basestring(name)}:%s" for name in names) + "}"
     values_of = attrgetter(*names)
     instants = [place for place, name in enumerate(names) if name.endswith("_at")]

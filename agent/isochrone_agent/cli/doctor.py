@@ -97,7 +97,6 @@ def check_command(*, settings_file: Path | None, output: str, **values: Any) -> 
 
 
 async def _run_checks(settings: Settings) -> list[CheckResult]:
-    """Return the result of every check; each check may rely on those before it."""
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     python = ".".join(map(str, sys.version_info[:3]))
     source, plan = await health_checks.check_plan_source(settings)

@@ -347,7 +347,6 @@ def _host(target: Target, settings: Settings) -> tuple[str, int]:
 
 
 async def _why_unresolved(host: str, port: int) -> str:
-    """Return why the host cannot be resolved, or an empty string."""
     lookup = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     try:
         await asyncio.wait_for(lookup, _ANSWER_SECONDS)

@@ -59,7 +59,6 @@ def _accounts(policy: Policy) -> list[Account]:
 
 
 def _lines(policy: Policy, settings: Settings, spent: dict[str, Spend]) -> Iterator[tuple[str, str]]:
-    """Yield the rows of the table."""
     yield "policy", str(policy) if policy.path else f"built-in; {settings.data_dir / 'policy.toml'} does not exist"
     for number, prefix in enumerate(policy.destinations.prefixes):
         yield ("" if number else "allowed"), str(prefix)

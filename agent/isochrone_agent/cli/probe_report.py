@@ -256,7 +256,6 @@ def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:
 
 
 def _explanation(sample: Sample) -> str:
-    """Explain the outcome of a run; empty for a success."""
     error = sample.error or ""
     if error.startswith(ONLY_HIDDEN_REASONING):
         return "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."

@@ -19,7 +19,6 @@ set, and that provider's own origin. A plan therefore cannot make an agent send 
 """
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -27,7 +26,7 @@ from pathlib import Path
 
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, Url, is_address, parse_url
-from isochrone_agent.settings import suggestion
+from isochrone_agent.settings import read_toml, suggestion
 from isochrone_common.dialects.providers import CATALOGUE
 from isochrone_wire.model import Target
 from isochrone_wire.text import shortened
@@ -210,12 +209,7 @@ def load_keyring(path: Path | None) -> Keyring:
     """Load a credentials file; without one the keyring is empty. Raises `CredentialError` that lists every problem."""
     if path is None:
         return Keyring()
-    try:
-        tables = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise CredentialError(f"cannot read {path}: {error.strerror}", hint="see isochrone-agent run --help") from error
-    except tomllib.TOMLDecodeError as error:
-        raise CredentialError(f"{path} is not valid TOML: {error}", hint="see isochrone-agent run --help") from error
+    _, tables = read_toml(path, CredentialError)
     problems = [problem for name, table in tables.items() for problem in _problems(name, table)]
     if problems:
         raise CredentialError(f"{path}: {'; '.join(problems)}", hint="each table needs env or file, and hosts")

@@ -134,7 +134,6 @@ def _sweep(nth: int, phase_id: int) -> int:
 
 
 def _order(due: ScheduledRound) -> tuple[int, int]:
-    """Order rounds by their start, and simultaneous ones pseudo-randomly."""
     return due.begins_at, stable_id("order", due.target.id, due.round_at)
 
 

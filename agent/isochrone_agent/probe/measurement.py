@@ -437,7 +437,6 @@ class Measurement:
         return None
 
     def _tokens(self) -> tuple[Tokens, ChunkSeries]:
-        """Return the token counts, and the chunks used for the speed."""
         reasoning_chars = self.content.chars - self.answer.chars
         visibility = ReasoningVisibility.VISIBLE if reasoning_chars else ReasoningVisibility.HIDDEN
         # Gateways pass a summary on as if it were the reasoning; it has fewer characters than the reasoning has tokens.
@@ -471,7 +470,6 @@ class Measurement:
         return max(0, round((at_ns - self.sent_ns) / 1000))
 
     def _cost_usd(self, price: Price | None, tokens: Tokens) -> float | None:
-        """Return the list price of the request; `None` if the price or a count is unknown."""
         if price is None or tokens.output is None or self.usage.prompt_tokens is None:
             return None
         return price.cost_usd(prompt_tokens=self.usage.prompt_tokens, output_tokens=tokens.output)

@@ -496,7 +496,6 @@ def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> 
 
 
 def _without_secrets(sample: Sample, key: str | None, *, chars: int) -> Sample:
-    """Remove the key and unprintable characters from the provider's texts, and cut each after `chars` characters."""
     end = chars if sample.http_status else None
 
     def clean(text: str | None) -> str | None:

@@ -572,7 +572,6 @@ class StampingStream(httpcore.AsyncNetworkStream):
             self._wake_reader()
 
     def _wake_reader(self) -> None:
-        """Wake the task that is waiting for a read, if any."""
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None

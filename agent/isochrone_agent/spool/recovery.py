@@ -32,7 +32,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -259,15 +259,8 @@ _SCRATCH_PREFIX = ".salvage-"
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """Numbers of samples taken over and lost; without `lost_is_known`, more may be lost."""
-
-    salvaged: int
-    lost: int
-    lost_is_known: bool
-
-
+# The numbers of samples that were `salvaged` and `lost`; more may be lost unless `lost_is_known`.
+_Result = dict[str, int]
 _Copy = Callable[[DamagedDatabase, sqlite3.Connection], _Result]
 
 
@@ -319,7 +312,7 @@ def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
             make_room()
     result = result or _salvage_in_place(path, copy=_copy_counters)
     damaged_file = _replace_damaged(path)
-    log.error("spool.salvaged", reason=reason, damaged_file=str(damaged_file), **asdict(result))
+    log.error("spool.salvaged", reason=reason, damaged_file=str(damaged_file), **result)
 
 
 def _salvage_copy(path: Path) -> _Result:
@@ -340,7 +333,7 @@ def _salvage_in_place(path: Path, *, copy: _Copy) -> _Result:
     with scratch as folder, closing(DamagedDatabase(path, read_only=True)) as damaged:
         # Without the end of the log, samples may look unsealed that were delivered already.
         result = _rebuild(damaged, path, Path(folder), copy if is_intact else _copy_counters)
-    return replace(result, lost_is_known=result.lost_is_known and is_intact)
+    return result | {"lost_is_known": result["lost_is_known"] and is_intact}
 
 
 def _read_log(path: Path) -> WriteAheadLog:
@@ -395,14 +388,14 @@ def _copy_readable(damaged: DamagedDatabase, db: sqlite3.Connection) -> _Result:
             db.execute("insert or ignore into quarantine values (?, ?, ?, ?, ?)", row)
     salvaged += len(waiting) + database.value(db, "select count(*) from quarantine")
     lost = _write_counters(damaged, db, known, salvaged=salvaged, last_id=sealed_to + len(waiting), sealed_to=sealed_to)
-    return _Result(salvaged=salvaged, lost=lost, lost_is_known=counters is not None)
+    return {"salvaged": salvaged, "lost": lost, "lost_is_known": counters is not None}
 
 
 def _copy_counters(damaged: DamagedDatabase, db: sqlite3.Connection) -> _Result:
     counters = damaged.counters()
     known = counters or Counters()
     lost = _write_counters(damaged, db, known, salvaged=0, last_id=known.last_id, sealed_to=known.last_id)
-    return _Result(salvaged=0, lost=lost, lost_is_known=counters is not None)
+    return {"salvaged": 0, "lost": lost, "lost_is_known": counters is not None}
 
 
 def _write_counters(

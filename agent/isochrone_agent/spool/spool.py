@@ -373,7 +373,6 @@ class Spool:
         self._open()
 
     def _seal_waiting(self) -> bool:
-        """Seal waiting samples, if any; return whether there were any."""
         if database.value(self._db, "select 1 from waiting limit 1") is None:
             return False
         self._change(lambda: batches.seal(self._db, self.epoch))

@@ -280,6 +280,5 @@ def _discard_unwritten() -> None:
 
 
 def _in_lower_case(error: click.ClickException) -> tuple[str, str]:
-    """Return the sentence and the hint of an error of click."""
     sentence, context = error.format_message(), getattr(error, "ctx", None)
     return sentence[:1].lower() + sentence[1:], f"{context.command_path} --help" if context else ""

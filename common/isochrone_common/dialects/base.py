@@ -125,7 +125,6 @@ class Dialect(ABC):
 
 
 def _has(fields: Mapping[str, Any], name: str) -> bool:
-    """Return whether a body has this field, at any depth of objects."""
     return name in fields or any(_has(value, name) for value in fields.values() if isinstance(value, dict))
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from isochrone_sim.requests import ErrorResponse
-from isochrone_sim.script import Channel, Cut, Ending, Kind, Page, Script, Step, Style, multibyte_tokens
+from isochrone_sim.script import Channel, Cut, Ending, Kind, Page, Script, Step, multibyte_tokens
 from isochrone_sim.world import Model
 
 TOKENS_BEFORE = 5
@@ -126,7 +126,7 @@ def split_code_points(script: Script) -> Script:
     texts = multibyte_tokens(len(_tokens(script.steps)))
     multibyte = iter(texts)
     steps = tuple(step._replace(text=next(multibyte)) if step.tokens else step for step in script.steps)
-    return replace(script, steps=steps, style=Style(cut=Cut.CODE_POINTS))
+    return replace(script, steps=steps, cut=Cut.CODE_POINTS)
 
 
 def after_end(script: Script) -> Script:
@@ -173,7 +173,6 @@ def _tokens(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _with_tokens(script: Script, tokens: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the script's steps with its tokens replaced one for one."""
     new = iter(tokens)
     return tuple(next(new) if step.tokens else step for step in script.steps)
 
@@ -286,8 +285,8 @@ _TABLE = (
         "Five tokens, then comments as fast as they are read, up to 1 GiB.",
         flooded(Kind.COMMENT, "keep-alive"),
     ),
-    _fine("crlf", "Lines end in CR LF.", partial(replace, style=Style(newline=b"\r\n"))),
-    _fine("cr", "Lines end in a lone CR.", partial(replace, style=Style(newline=b"\r"))),
+    _fine("crlf", "Lines end in CR LF.", partial(replace, newline=b"\r\n")),
+    _fine("cr", "Lines end in a lone CR.", partial(replace, newline=b"\r")),
     _fine(
         "comments",
         "Comment lines (: keep-alive) before the first token and after others.",
@@ -301,7 +300,7 @@ _TABLE = (
     _fine(
         "byte-by-byte",
         "Every byte of the first five tokens' events in a separate write.",
-        partial(replace, style=Style(cut=Cut.BYTES)),
+        partial(replace, cut=Cut.BYTES),
     ),
     _fine(
         "no-usage",

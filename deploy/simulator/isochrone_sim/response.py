@@ -16,7 +16,7 @@ from typing import NamedTuple
 from isochrone_sim.dialects import Dialect, Renderer, ResponseMetadata
 from isochrone_sim.faults import FAULTS
 from isochrone_sim.requests import ErrorResponse, RequestParameters
-from isochrone_sim.script import Channel, Cut, Ending, Kind, Page, Script, Step, Style, Usage, filler_tokens
+from isochrone_sim.script import Channel, Cut, Ending, Kind, Page, Script, Step, Usage, filler_tokens
 from isochrone_sim.world import Model, TokenTiming, World, generator, token_timing
 
 _FLOOD_WRITE_BYTES = 1 << 16
@@ -55,14 +55,6 @@ class Frame(NamedTuple):
     offset_ns: int
     data: bytes
     token_counts: TokenCounts = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Flood:
-    """A write that is repeated as fast as the client reads, and its tokens per repetition."""
-
-    data: bytes
-    token_counts: TokenCounts
 
 
 def head(status: int, headers: Mapping[str, str], *, at: int) -> bytes:
@@ -128,10 +120,10 @@ def stream_frames(script: Script, renderer: Renderer, *, head: bytes, gzip: bool
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS, _MEMORY) if gzip else None
     frames = [Frame(script.head_ns, head), *_events(script, renderer, packer)]
     frames += _final_frames(script, packer.flush() if packer else b"")
-    return tuple(_cut(_merged(frames), script.style))
+    return tuple(_cut(_merged(frames), script.cut))
 
 
-def repeated_flood(script: Script, renderer: Renderer) -> Flood | None:
+def repeated_flood(script: Script, renderer: Renderer) -> Frame | None:
     """Return the write repeated after the frames, if any, with enough events for an efficient write. `renderer` must
     have rendered the frames before.
     """
@@ -142,7 +134,7 @@ def repeated_flood(script: Script, renderer: Renderer) -> Flood | None:
         block += _event(script.flood, script, renderer)
         count += 1
     tokens = count * script.flood.tokens
-    return Flood(chunk(block), ((script.flood.channel, tokens),) if tokens else ())
+    return Frame(0, chunk(block), ((script.flood.channel, tokens),) if tokens else ())
 
 
 def body_frames(script: Script, response: bytes) -> tuple[Frame, ...]:
@@ -173,7 +165,7 @@ def _event(step: Step, script: Script, renderer: Renderer) -> bytes:
     lines = renderer.event(step)
     if not lines:
         return b""
-    newline = renderer.newline if script.style.newline is None else script.style.newline
+    newline = renderer.newline if script.newline is None else script.newline
     event = lines + b"\n\n"
     return event if newline == b"\n" else event.replace(b"\n", newline)
 
@@ -199,13 +191,13 @@ def _merged(frames: Iterable[Frame]) -> list[Frame]:
     return merged
 
 
-def _cut(frames: list[Frame], style: Style) -> Iterator[Frame]:
-    cut = _CUTS.get(style.cut)
-    left = _CUT_TOKENS if style.cut is Cut.BYTES else len(frames)
+def _cut(frames: list[Frame], cut: Cut) -> Iterator[Frame]:
+    split = _CUTS.get(cut)
+    left = _CUT_TOKENS if cut is Cut.BYTES else len(frames)
     for frame in frames:
-        if cut and frame.token_counts and left > 0:
+        if split and frame.token_counts and left > 0:
             left -= 1
-            yield from cut(frame)
+            yield from split(frame)
         else:
             yield frame
 
@@ -231,7 +223,8 @@ _CUTS = {Cut.BYTES: _into_bytes, Cut.CODE_POINTS: _inside_character}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A response: its frames in order, the flood after them, and the final state of the connection.
+    """A response: its frames in order, the flood after them, which is repeated as fast as the client reads, and the
+    final state of the connection.
 
     `ttft_us` (microseconds) and `tokens_per_second` are the planned values, `None` without tokens. `fault` is the
     injected fault.
@@ -243,7 +236,7 @@ class Timeline:
     ttft_us: int | None = None
     tokens_per_second: float | None = None
     fault: str | None = None
-    flood: Flood | None = None
+    flood: Frame | None = None
 
 
 def timeline(

@@ -74,14 +74,6 @@ class Cut(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """The format of events: the line ending (`None` for that of the dialect), and the splitting of writes."""
-
-    newline: bytes | None = None
-    cut: Cut = Cut.WHOLE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """The token counts that a provider reports."""
 
@@ -103,14 +95,16 @@ class Page:
 class Script:
     """A complete response: its head is sent `head_ns` after the request (`None` for never), followed by the steps.
 
-    `instead` is sent in place of the steps. Offsets never decrease. Without `usage`, no usage is reported. `flood` is
-    repeated after the last step as fast as the client reads, before the connection ends.
+    `instead` is sent in place of the steps. Offsets never decrease. Without `usage`, no usage is reported. Lines end in
+    `newline`, `None` for that of the dialect; `cut` splits the writes. `flood` is repeated after the last step as fast
+    as the client reads, before the connection ends.
     """
 
     head_ns: int | None
     steps: tuple[Step, ...]
     usage: Usage | None
-    style: Style = Style()
+    newline: bytes | None = None
+    cut: Cut = Cut.WHOLE
     ending: Ending = Ending.KEEP_ALIVE
     instead: ErrorResponse | Page | None = None
     flood: Step | None = None

@@ -71,7 +71,7 @@ def world_json(world: World) -> dict[str, Any]:
         "title": world.title,
         "source": world.source,
         "baseline": world.baseline,
-        "regions": {name: region.title for name, region in world.regions.items()},
+        "regions": dict(world.regions),
         "models": [_model_json(model, world) for model in world.models.values()],
     }
 
@@ -119,7 +119,6 @@ def _world_row(model: Model, world: World, others: Iterable[str]) -> list[str]:
 
 
 def _source(model: Model, *regions: str) -> str:
-    """Return the weakest source of the offsets in a difference."""
     found = {model.offsets[region].source for region in regions if region in model.offsets}
     weakest = next((source for source in (Source.ASSUMED, Source.CHOSEN, Source.PUBLISHED) if source in found), None)
     return weakest.value if weakest else "none"

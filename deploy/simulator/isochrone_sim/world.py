@@ -49,14 +49,6 @@ class Source(StrEnum):
     CHOSEN = "chosen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
-    """The location of clients: a slug such as `ap-southeast-1`, and a display name."""
-
-    name: str
-    title: str
-
-
 @dataclass(frozen=True, slots=True)
 class Offset:
     """Additional time to first token in a region relative to the baseline, in microseconds; may be negative."""
@@ -125,8 +117,8 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Regions and models by name. `load_amplitude` and `pace_amplitude` are the shares by which load varies the time to
-    first token and the tokens per second. Published differences do not include `episodes`.
+    """The titles of regions and the models, by name. `load_amplitude` and `pace_amplitude` are the shares by which load
+    varies the time to first token and the tokens per second. Published differences do not include `episodes`.
 
     `round_trips_us` are the real round trips, in microseconds, between the clients of a region and this simulator. They
     are part of a model's time to first token: a first token is sent one round trip earlier, so that it arrives in time.
@@ -134,7 +126,7 @@ class World:
 
     title: str
     source: str
-    regions: Mapping[str, Region]
+    regions: Mapping[str, str]
     models: Mapping[str, Model]
     baseline: str = BASELINE_REGION
     seed: int = 1
@@ -243,7 +235,7 @@ def default_world() -> World:
         title=document["title"],
         source=document["source"],
         baseline=document["baseline"],
-        regions={name: Region(name=name, title=title) for name, title in document["regions"].items()},
+        regions=document["regions"],
         models={model.id: model for model in models},
     )
 

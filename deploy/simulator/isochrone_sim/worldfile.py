@@ -10,7 +10,7 @@ from typing import Any
 from isochrone_sim.dialects import DIALECTS
 from isochrone_sim.errors import WorldError
 from isochrone_sim.faults import FAULTS
-from isochrone_sim.world import BASELINE_REGION, Model, Offset, Region, Source, World
+from isochrone_sim.world import BASELINE_REGION, Model, Offset, Source, World
 from isochrone_wire.text import did_you_mean
 
 EXAMPLE: dict[str, Any] = {
@@ -94,7 +94,6 @@ _list = _checked(lambda value: value and isinstance(value, list), "a list of at 
 _regions = _checked(
     lambda value: value and isinstance(value, dict) and all(map(_is_text, value.values())),
     "a table of names and titles",
-    lambda value: {name: Region(name=name, title=title) for name, title in value.items()},
 )
 _offsets = _checked(
     lambda value: isinstance(value, dict),
@@ -143,7 +142,7 @@ def parse_world(document: Mapping[str, Any], *, text: str = "") -> World:
     rows = [row if isinstance(row, dict) else {} for row in values.pop("models", [])]
     models = [reader.model(row, f"models[{number}]") for number, row in enumerate(rows)]
     baseline = values.get("baseline", BASELINE_REGION)
-    regions = values.pop("regions", None) or {baseline: Region(name=baseline, title=baseline)}
+    regions = values.pop("regions", None) or {baseline: baseline}
     world = World(
         title=values.pop("title", "A custom world"),
         source="a world file",
@@ -159,8 +158,6 @@ def parse_world(document: Mapping[str, Any], *, text: str = "") -> World:
 
 @dataclass(slots=True)
 class _TableReader:
-    """Parses tables by their keys and collects all problems."""
-
     text: str
     problems: list[str] = field(default_factory=list)
 

@@ -395,7 +395,6 @@ def _first(*settings: Value | None) -> Value:
 
 
 def _is_valid_key(key: object, item: object) -> bool:
-    """Return whether a top-level key of a document is valid independently of the others."""
     try:
         schema.DocumentShape.model_validate({"baseline": "unknown", "targets": [], key: item})
     except ValidationError:

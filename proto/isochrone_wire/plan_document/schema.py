@@ -100,8 +100,6 @@ def _within(low_us: int, high_us: int) -> AfterValidator:
 
 
 def _checked(is_valid: Callable[[Any], bool], problem: str) -> AfterValidator:
-    """Return a validator whose error is the value, followed by the problem."""
-
     def check(value: object) -> object:
         if not is_valid(value):
             raise ValueError(f"{value:g} {problem}" if isinstance(value, float) else f"{value!r} {problem}")

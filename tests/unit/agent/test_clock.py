@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.clock import Offset, OffsetEstimator, TimestampExchange
+from isochrone_agent.clock import Offset, OffsetEstimator, offset_of
 
 delays = st.integers(min_value=0, max_value=2_000_000)
 NOON = 1_795_000_000_000_000
 
 
-def exchange(true_offset_us: int, *, there_us: int, back_us: int, held_us: int = 0) -> TimestampExchange:
+def exchange(true_offset_us: int, *, there_us: int, back_us: int, held_us: int = 0) -> Offset | None:
     received_at = NOON + there_us + true_offset_us
-    return TimestampExchange(
+    return offset_of(
         sent_at=NOON,
         received_at=received_at,
         server_at=received_at + held_us,
@@ -22,7 +22,7 @@ def exchange(true_offset_us: int, *, there_us: int, back_us: int, held_us: int =
 @given(st.integers(min_value=-(10**13), max_value=10**13), delays, delays, delays)
 def test_the_truth_is_within_the_uncertainty(true_offset_us: int, there_us: int, back_us: int, held_us: int) -> None:
     """The true offset is within half of the network time, however it is divided between the two directions."""
-    offset = exchange(true_offset_us, there_us=there_us, back_us=back_us, held_us=held_us).offset
+    offset = exchange(true_offset_us, there_us=there_us, back_us=back_us, held_us=held_us)
     assert offset is not None
     assert abs(offset.offset_us - true_offset_us) <= offset.uncertainty_us + 1
     assert offset.uncertainty_us == (there_us + back_us + 1) // 2
@@ -30,7 +30,7 @@ def test_the_truth_is_within_the_uncertainty(true_offset_us: int, there_us: int,
 
 def test_a_collector_ahead_is_a_positive_offset() -> None:
     """The sign: collector time = agent time + offset."""
-    assert exchange(5000, there_us=100, back_us=100).offset == Offset(offset_us=5000, uncertainty_us=100)
+    assert exchange(5000, there_us=100, back_us=100) == Offset(offset_us=5000, uncertainty_us=100)
 
 
 def test_the_best_of_the_last_eight_counts() -> None:
@@ -56,9 +56,9 @@ def test_a_stepped_wall_clock_discards_exchanges() -> None:
 
 def test_invalid_exchanges_are_ignored() -> None:
     """An exchange without the collector's timestamps, or with time running backwards, gives no estimate."""
-    incomplete = TimestampExchange(sent_at=NOON, received_at=0, server_at=NOON, returned_at=NOON + 9)
-    backwards = TimestampExchange(sent_at=NOON, received_at=NOON + 5, server_at=NOON + 4, returned_at=NOON + 9)
-    impossible = TimestampExchange(sent_at=NOON, received_at=NOON, server_at=NOON + 50, returned_at=NOON + 9)
+    incomplete = offset_of(sent_at=NOON, received_at=0, server_at=NOON, returned_at=NOON + 9)
+    backwards = offset_of(sent_at=NOON, received_at=NOON + 5, server_at=NOON + 4, returned_at=NOON + 9)
+    impossible = offset_of(sent_at=NOON, received_at=NOON, server_at=NOON + 50, returned_at=NOON + 9)
     estimator = OffsetEstimator()
     for one in (incomplete, backwards, impossible):
         estimator.add(one, lead_us=0)

@@ -22,7 +22,7 @@ from isochrone_sim.response import (
     stream_frames,
     timeline,
 )
-from isochrone_sim.script import Channel, Cut, Ending, Kind, Script, Step, Style, Usage, filler_tokens, multibyte_tokens
+from isochrone_sim.script import Channel, Cut, Ending, Kind, Script, Step, Usage, filler_tokens, multibyte_tokens
 from isochrone_sim.world import TokenTiming, default_world
 
 CHAT = DIALECTS["openai-chat"]
@@ -227,7 +227,7 @@ SCRIPT = Script(head_ns=10, steps=STEPS, usage=USAGE)
 def short_script(
     *, cut: Cut = Cut.WHOLE, ending: Ending = Ending.KEEP_ALIVE, steps: tuple[Step, ...] = STEPS
 ) -> Script:
-    return Script(head_ns=10, steps=steps, usage=USAGE, style=Style(cut=cut), ending=ending)
+    return Script(head_ns=10, steps=steps, usage=USAGE, cut=cut, ending=ending)
 
 
 def test_one_write_per_token() -> None:

@@ -27,8 +27,6 @@ _DELTAS: dict[Channel, tuple[str, dict[str, int], str]] = {
 
 
 class _Renderer(ItemRenderer):
-    """Counts its events, and collects the items."""
-
     def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self._response: dict[str, Any] = {

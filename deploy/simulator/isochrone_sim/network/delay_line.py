@@ -58,7 +58,6 @@ class DelayLine:
                     os.write(end, packet)
 
     def _receive(self, link: Link, end: int, now_ns: int) -> None:
-        """Read all packets that wait at one end."""
         with suppress(BlockingIOError):
             while packet := os.read(end, _MTU_BYTES):
                 self.seen += 1

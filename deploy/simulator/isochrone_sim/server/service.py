@@ -132,7 +132,6 @@ def _refused(status: int, code: str, message: str, *, param: str | None = None) 
 
 
 def _check_restrictions(model: Model, parameters: RequestParameters) -> None:
-    """Raise `RequestRefused` for parameters that the model does not accept."""
     effort, value = parameters.reasoning_effort, "unsupported_value"
     if model.fixed_temperature and parameters.temperature not in (None, 1):
         what = f"`temperature` does not support {parameters.temperature:g} with `{model.id}`, only the default (1)."

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.response import Flood, Frame, Timeline
+from isochrone_sim.response import Frame, Timeline
 from isochrone_sim.script import Channel
 from isochrone_sim.server import connection as player_module
 from isochrone_sim.server import ground_truth
@@ -123,7 +123,7 @@ class _NarrowTransport(asyncio.Transport):
 async def test_a_flood_waits_for_its_reader_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written while the client does not read; it goes on when it does, and ends at the limit."""
     monkeypatch.setattr(player_module, "FLOOD_BYTES", 6000)
-    played = Timeline(status=200, frames=frames(1), flood=Flood(b"x" * 1000, ((Channel.ANSWER, 10),)))
+    played = Timeline(status=200, frames=frames(1), flood=Frame(0, b"x" * 1000, ((Channel.ANSWER, 10),)))
     transport, ended, start_ns = _NarrowTransport(), asyncio.Event(), time.monotonic_ns()
     record = new_record(
         Reply(timeline=played, dialect="openai-chat"), Arrival(region="r", at_ns=start_ns, at=0, request_id="req_1")
