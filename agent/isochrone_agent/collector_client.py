@@ -85,7 +85,7 @@ class ReconnectingChannel:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.current = open_collector_channel(settings)
+        self.current = open_collector_channel(settings.collector, settings.identity)
         self.identity = settings.identity
         self.fingerprints: Sequence[bytes] = ()
         self._watch = FileWatch(_files(settings, settings.identity))
@@ -121,7 +121,7 @@ class ReconnectingChannel:
         # The address of the identity, unless the settings named another one at the start.
         is_explicit = first is None or first.address != self._settings.collector
         address = self._settings.collector if is_explicit else identity.address
-        old, self.current = self.current, _open(address, identity)
+        old, self.current = self.current, open_collector_channel(address, identity)
         self.identity = identity
         self._watch = FileWatch(_files(self._settings, identity))
         task = asyncio.get_running_loop().create_task(old.close(_GRACE_SECONDS))
@@ -145,12 +145,8 @@ class ReconnectingChannel:
             log.info("identity.stored", credential=later.credential != identity.credential, certificates=pins)
 
 
-def open_collector_channel(settings: Settings) -> grpc.aio.Channel:
-    """A channel for a few calls, with the identity of now. Raises `SettingsError`."""
-    return _open(settings.collector, settings.identity)
-
-
-def _open(address: Address, identity: Identity | None) -> grpc.aio.Channel:
+def open_collector_channel(address: Address, identity: Identity | None) -> grpc.aio.Channel:
+    """Open a channel with this identity. Raises `SettingsError`."""
     trust, credential = (identity.trust, identity.credential) if identity else (PLAIN, None)
     try:
         return open_aio_channel(address, trust, credential)

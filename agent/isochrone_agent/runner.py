@@ -16,9 +16,9 @@ import structlog
 
 from isochrone_agent.collector_client import CollectorClient, ReconnectingChannel
 from isochrone_agent.errors import CredentialError, SettingsError, SpoolError
-from isochrone_agent.plan.credentials import Keyring, load_keyring
+from isochrone_agent.plan.credentials import Keyring, describe_missing, load_keyring
 from isochrone_agent.plan.plan_watcher import PlanFile, PlanWatcher, SignedPlans, pinned_key
-from isochrone_agent.plan.policy import Policy, load_policy
+from isochrone_agent.plan.policy import Policy, describe_refused, load_policy
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import tls_context
@@ -143,8 +143,8 @@ def _conditions(rounds: ProbeScheduler, plan_watcher: PlanWatcher) -> Heartbeat:
         rounds_missed=rounds.missed,
         refused_plan_version=refused_version,
         refused_plan_reason=refused_reason,
-        missing_keys=rounds.missing_keys_reason,
-        refused_targets=rounds.refused_targets_reason,
+        missing_keys=describe_missing(rounds.missing_keys) or None,
+        refused_targets=describe_refused(rounds.refused_targets) or None,
     )
 
 
@@ -189,7 +189,7 @@ async def reload_files(settings: Settings, keyring: Keyring, others: Callable[[]
         if credentials.changed():
             # If the file is not valid, the previous credentials stay.
             try:
-                keyring.replace_with(load_keyring(settings.credentials))
+                keyring.credentials = load_keyring(settings.credentials).credentials
                 log.info("credentials.renewed", known=sorted(keyring.credentials))
             except CredentialError as error:
                 log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback

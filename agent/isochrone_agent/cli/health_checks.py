@@ -246,7 +246,7 @@ async def check_plan_source(settings: Settings) -> tuple[CheckResult, Plan | Non
         except AgentError as error:
             return fail("plan file", str(error), error.hint), None
         return ok("plan file", f"{settings.plan}, {len(own.targets)} targets; no collector is used"), own
-    async with open_collector_channel(settings) as channel:
+    async with open_collector_channel(settings.collector, settings.identity) as channel:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 plan = await CollectorClient(channel=lambda: channel, vantage=settings.vantage).fetch_plan(None)

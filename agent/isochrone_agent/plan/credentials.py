@@ -128,10 +128,6 @@ class Keyring:
     credentials: Mapping[str, Credential] = field(default_factory=dict)
     path: Path | None = None
 
-    def replace_with(self, newer: "Keyring") -> None:
-        """Take over the credentials of `newer`."""
-        self.credentials, self.path = newer.credentials, newer.path
-
     def credential(self, name: str) -> Credential | None:
         """Return the credential: from the agent's file, else of a catalogue provider whose variable is set."""
         variable = _catalogue_variable(name)

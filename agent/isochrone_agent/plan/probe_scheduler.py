@@ -372,16 +372,6 @@ class ProbeScheduler:
         """The number of planned rounds missed since the agent started."""
         return self._missed_before + self._schedule.missed
 
-    @property
-    def missing_keys_reason(self) -> str | None:
-        """The targets whose rounds are skipped for want of a key, with the reasons; `None` if all have theirs."""
-        return describe_missing(self.missing_keys) or None
-
-    @property
-    def refused_targets_reason(self) -> str | None:
-        """The targets that the policy refuses, with the reasons; `None` if there are none."""
-        return describe_refused(self.refused_targets) or None
-
     def series(self, region: str) -> list[Series]:
         """Return the counts of the probes of each target of the plan since the agent started, for metrics."""
         counted = [(target, self._states.get(target.id)) for target in self.plan.targets]
@@ -406,11 +396,11 @@ class ProbeScheduler:
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
         self.missing_keys = self._keyring.missing(target for target in plan.targets if not target.paused)
         if self.missing_keys:
-            hint = next(iter(self.missing_keys.values())).hint
-            log.warning("keys.missing", targets=len(self.missing_keys), reason=self.missing_keys_reason, hint=hint)
+            reason, hint = describe_missing(self.missing_keys), next(iter(self.missing_keys.values())).hint
+            log.warning("keys.missing", targets=len(self.missing_keys), reason=reason, hint=hint)
         self.refused_targets = self._policy.refusals(plan.targets) if self._policy else {}
         if self.refused_targets:
-            count, reason = len(self.refused_targets), self.refused_targets_reason
+            count, reason = len(self.refused_targets), describe_refused(self.refused_targets)
             log.warning("targets.refused", targets=count, reason=reason, hint="see isochrone-agent policy")
 
     async def run(self) -> None:

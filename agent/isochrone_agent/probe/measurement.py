@@ -112,11 +112,6 @@ class ChunkSeries:
         """The number of arrivals."""
         return len(self.ends)
 
-    @property
-    def first_chunks(self) -> int:
-        """The number of chunks of the first arrival."""
-        return self.ends[0] if self.at_ns else 0
-
     def tokens_in(self, chunks: slice, *, streamed: int) -> float:
         """Return how many of the `streamed` tokens some chunks have: one each, if there are as many chunks, or else by
         their share of the characters.
@@ -177,7 +172,7 @@ def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | 
     chunks = len(speed_chunks.at_ns)
     if streamed is None or not chunks:
         return None
-    first = speed_chunks.first_chunks
+    first = speed_chunks.ends[0]
     share = max(1, round(speed_chunks.tokens_in(slice(first), streamed=streamed)))
     return min(stated if stated and first == 1 < chunks else share, streamed)
 

@@ -184,7 +184,7 @@ class Prober:
         self._retained[:] = [retained]
         for key in self.idle.keys() - retained:
             for connection in self.idle.pop(key):
-                await connection.aclose()
+                await connection.pool.aclose()
 
     async def aclose(self) -> None:
         """Close all warm connections."""
@@ -207,7 +207,7 @@ class Prober:
             if all(key in retained for retained in self._retained):
                 self.idle.setdefault(key, []).append(connection)
             else:
-                await connection.aclose()
+                await connection.pool.aclose()
 
     async def _new_connection(self, target: Target) -> ProbeConnection:
         tls = self.tls

@@ -130,10 +130,6 @@ def tls_reason(error: ssl.SSLError) -> str:
 MAX_THREADS = 64
 
 
-class NoThread(OSError):  # noqa: N818  # reads as what happened
-    """The machine has no thread for a lookup, which says nothing about the provider."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """The addresses of a host, each with its family, as sockets use them; `dns_us` is `None` without a lookup."""
@@ -158,13 +154,13 @@ class Resolved:
 
 
 async def resolve(host: str, port: int, *, family: int) -> Resolved:
-    """Return the addresses of the given family. Raises `OSError` with the resolver's message, and `NoThread`."""
+    """Return the addresses of the given family. Raises `OSError` with the resolver's message, and `NotAttempted`."""
     if is_address(host):
         return _look_up(host, port, family, socket.AI_NUMERICHOST)
     try:
         looked_up = asyncio.get_running_loop().run_in_executor(_pool(), _look_up, host, port, family, 0)
     except RuntimeError as error:
-        raise NoThread(f"no thread for the name lookup: {error}") from error
+        raise NotAttempted(f"no thread for the name lookup: {error}") from error
     return await looked_up
 
 
@@ -277,10 +273,6 @@ class ProbeConnection:
                 self.start = None
             self.observer.end(found.since(before) if used is kept else found)
 
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self.pool.aclose()
-
 
 @dataclass
 class StampingBackend(httpcore.AsyncNetworkBackend):
@@ -315,8 +307,6 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
                         raise NotAttempted(f"{REFUSED}{why}")
                 self._connection.observer.dns_us = found.dns_us
                 return await self._connect(addresses, limit.when())
-        except NoThread as error:
-            raise NotAttempted(str(error)) from error
         except OSError as error:
             late = isinstance(error, TimeoutError)
             reason = f"connecting to {host} took longer than {timeout:g} s" if late else _os_reason(error)

@@ -205,7 +205,7 @@ async def test_a_refused_plan_is_taken_up_when_the_key_may_go_there(agent: Watch
     """After credentials.toml has been corrected, the refused plan runs with the next push."""
     agent.serve_plan(FOREIGN)
     assert await agent.watcher.update_to(2, b"") == 0
-    agent.watcher._keyring.replace_with(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
+    agent.watcher._keyring.credentials = {"k": replace(KEY, hosts=("elsewhere.test",))}
     assert await agent.watcher.update_to(2, b"") == 2
     assert agent.watcher.refused is None
 

@@ -148,14 +148,6 @@ def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
     assert "'https://h/' in hosts, which is not an origin" in message
 
 
-def test_a_keyring_is_replaced_in_place() -> None:
-    """Every object that has a reference to the keyring uses the new keys."""
-    keyring = Keyring()
-    newer = Credential(name="sim", hosts=("h",), env="KEY")
-    keyring.replace_with(Keyring({"sim": newer}))
-    assert keyring.credentials == {"sim": newer}
-
-
 def test_the_hint_names_the_option_or_the_file(keyring_file: Path) -> None:
     """For an unknown credential the hint names --credentials, or the file that was passed with it."""
     with pytest.raises(CredentialError, match="needs the credential 'mistral-eu'") as caught:

@@ -360,7 +360,7 @@ def test_the_share_that_is_missing_does_not_bias_a_mix() -> None:
 def test_what_arrives_together_counts_as_the_first() -> None:
     """Tokens that arrived with the first one are not tokens after it, or the speed would be too high."""
     series = chunks([0, 0, 10 * MS, 20 * MS, 30 * MS])
-    assert (series.arrivals, series.first_chunks) == (4, 2)
+    assert (series.arrivals, series.ends[0]) == (4, 2)
     assert speed(series, 5) == pytest.approx(100.0)
 
 
@@ -412,7 +412,7 @@ def test_a_release_may_arrive_in_several_reads() -> None:
     """What arrives within 1 ms, and a quarter of the mean gap, arrived together."""
     at_ns = [release * 100 * MS + read * 20_000 for release in range(6) for read in range(10)]
     series = chunks(at_ns)
-    assert (series.arrivals, series.first_chunks) == (6, 10)
+    assert (series.arrivals, series.ends[0]) == (6, 10)
     assert speed(series, 60) == pytest.approx(100.0)
 
 
