@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
@@ -48,12 +49,7 @@ def parse_listen(text: str, *, default_port: int) -> Address | None:
 @contextmanager
 def serve_metrics(listen: Address, collect: "Callable[[], Iterable[Metric]]") -> Iterator[Address]:
     """Serve the metrics of `collect`, called in threads, during the block. Raises `OSError` if the port is used."""
-
-    class Handler(_Handler):
-        def content(self) -> tuple[bytes, str]:
-            return encode_metrics(collect(), self.headers.get("Accept", ""))
-
-    server = _Server((listen.host, listen.port), Handler)
+    server = _Server((listen.host, listen.port), partial(_Handler, collect))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
@@ -67,7 +63,7 @@ def serve_metrics(listen: Address, collect: "Callable[[], Iterable[Metric]]") ->
 class _Server(ThreadingHTTPServer):
     """A server of at most `MAX_SCRAPES` requests at once; it closes other connections."""
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], handler: Callable[..., BaseHTTPRequestHandler]) -> None:
         self._free = threading.Semaphore(MAX_SCRAPES)
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
@@ -98,16 +94,16 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     timeout = 10.0
 
-    def content(self) -> tuple[bytes, str]:
-        """Return the metrics and their media type."""
-        raise NotImplementedError
+    def __init__(self, collect: "Callable[[], Iterable[Metric]]", *connection: Any) -> None:  # noqa: ANN401  # as in socketserver
+        self._collect = collect
+        super().__init__(*connection)
 
     def do_GET(self) -> None:
         """Answer a request."""
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        content, media_type = self.content()
+        content, media_type = encode_metrics(self._collect(), self.headers.get("Accept", ""))
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", media_type)
         self.send_header("Content-Length", str(len(content)))

@@ -36,11 +36,6 @@ class ProbeHistogram:
     per: int = SECOND_US
 
     @property
-    def is_duration(self) -> bool:
-        """True for durations, which have a limit if a timeout cut the probe off."""
-        return self.field.endswith("_us")
-
-    @property
     def edges(self) -> tuple[float, ...]:
         """The bounds in the unit of the field."""
         return tuple(bound * self.per for bound in self.bounds)
@@ -134,8 +129,8 @@ def value_of(sample: Sample, histogram: ProbeHistogram) -> float | None:
     value: float | None = getattr(sample, histogram.field)
     if value is not None and sample.outcome in histogram.outcomes and is_valid(sample):
         return value
-    censored = value is None or histogram.field != "ttft_us"
-    return sample.timeout_us if histogram.is_duration and censored and sample.outcome in CUT_OFF else None
+    is_duration, censored = histogram.field.endswith("_us"), value is None or histogram.field != "ttft_us"
+    return sample.timeout_us if is_duration and censored and sample.outcome in CUT_OFF else None
 
 
 def is_valid(sample: Sample) -> bool:

@@ -126,14 +126,11 @@ def _spelled(name: str) -> str:
 
 def is_http_url(text: str) -> bool:
     """Return whether a text is an http or https URL with a host and a valid port."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    return _url_fault(text) is None
 
 
-def _url_part_at_fault(text: str) -> str:
+def _url_fault(text: str) -> str | None:
+    """Return which part of a text makes it no URL, empty for its scheme or a secret one; `None` if it is one."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -141,13 +138,14 @@ def _url_part_at_fault(text: str) -> str:
         return "" if "@" in text else f": {str(error)[:1].lower()}{str(error)[1:]}"
     if parts.scheme not in ("http", "https"):
         return ""
-    return ": it has no host" if not parts.hostname else ": it has port 0" if port == 0 else ""
+    return ": it has no host" if not parts.hostname else ": it has port 0" if port == 0 else None
 
 
 def base_url_problem(text: str) -> str | None:
     """Return why a text cannot be the base URL of an API, without quoting a secret in it; `None` if it can."""
-    if not is_http_url(text) or " " in text:
-        return f"{text.rpartition('@')[2]!r} is not an http or https URL{_url_part_at_fault(text)}"
+    fault = _url_fault(text)
+    if fault is not None or " " in text:
+        return f"{text.rpartition('@')[2]!r} is not an http or https URL{fault or ''}"
     if problem := secret_problem(text):
         return problem
     parts = urlsplit(text)

@@ -239,4 +239,4 @@ def _problems(name: str, table: object) -> list[str]:
 def _catalogue_variable(name: str) -> str | None:
     """Return the key variable of a catalogue provider whose base URL is complete."""
     provider = CATALOGUE.get(name)
-    return provider.key_env if provider and not provider.has_placeholder else None
+    return provider.key_env if provider and "{" not in provider.base_url else None

@@ -17,11 +17,6 @@ class Provider:
     dialect: str = "openai-chat"
     quirks: Quirks = NO_QUIRKS
 
-    @property
-    def has_placeholder(self) -> bool:
-        """True if the base URL has a placeholder that only the user can replace."""
-        return "{" in self.base_url
-
 
 _NEW_LIMIT = Quirks(token_limit="max_completion_tokens")
 

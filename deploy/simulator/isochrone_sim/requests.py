@@ -6,7 +6,7 @@ tokens, that refill evenly within a minute.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
 import h11
@@ -199,10 +199,6 @@ class RateLimitStatus:
 
     requests: BucketStatus
     tokens: BucketStatus
-
-    def spent(self, wait_us: int) -> "RateLimitStatus":
-        """Return the same status with no request left for `wait_us` microseconds."""
-        return replace(self, requests=replace(self.requests, remaining=0, reset_us=wait_us))
 
 
 class RateLimits:

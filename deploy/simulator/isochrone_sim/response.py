@@ -304,7 +304,9 @@ def _error_document(response: ErrorResponse, metadata: ResponseMetadata, dialect
     if wait_us is None:
         headers = dialect.headers(metadata)
     else:
-        spent = metadata.rate_limit.spent(wait_us) if metadata.rate_limit else None
+        spent = metadata.rate_limit
+        if spent:  # no request is left until then
+            spent = replace(spent, requests=replace(spent.requests, remaining=0, reset_us=wait_us))
         seconds = max(1, -(-wait_us // 1_000_000))
         waits = {"retry-after": str(seconds), "retry-after-ms": str(wait_us // 1000)}
         headers = dialect.headers(replace(metadata, rate_limit=spent)) | (waits if dialect.retry_after else {})
