@@ -14,12 +14,7 @@ from isochrone_wire.errors import IsochroneError
 
 _TIMEOUT_US = 500_000
 
-completion = completion_command(
-    "isochrone",
-    bash="~/.local/share/bash-completion/completions/isochrone",
-    zsh="~/.zfunc/_isochrone",
-    fish="~/.config/fish/completions/isochrone.fish",
-)
+completion = completion_command("isochrone")
 
 
 def regions(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -46,12 +46,7 @@ def cli() -> None:
     """Measure LLM APIs from this machine."""
 
 
-completion = completion_command(
-    "isochrone-agent",
-    bash="~/.local/share/bash-completion/completions/isochrone-agent",
-    zsh="~/.zfunc/_isochrone-agent",
-    fish="~/.config/fish/completions/isochrone-agent.fish",
-)
+completion = completion_command("isochrone-agent")
 
 
 def main() -> None:

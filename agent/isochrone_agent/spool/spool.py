@@ -437,18 +437,10 @@ class AsyncSpool:
     probe. Every recorded sample gets the clock offset that `offset_estimator` estimates. Raises as `Spool`.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        limit_bytes: int = SPOOL_BYTES,
-        keep_bytes: int = REPLAY_BYTES,
-        drain: Drain = Drain.NEWEST,
-    ) -> None:
+    def __init__(self, path: Path, **options: Any) -> None:  # noqa: ANN401  # those of `Spool`
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spool")
         try:
-            opening = partial(Spool, path, limit_bytes=limit_bytes, keep_bytes=keep_bytes, drain=drain)
-            self._spool = self._thread.submit(opening).result()
+            self._spool = self._thread.submit(partial(Spool, path, **options)).result()
         except BaseException:
             self._thread.shutdown()
             raise

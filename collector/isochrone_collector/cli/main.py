@@ -51,12 +51,7 @@ def cli() -> None:
     """Operate a collector: serve, migrate its database, admit agents and readers, apply plans."""
 
 
-completion = completion_command(
-    "isochrone-collector",
-    bash="~/.local/share/bash-completion/completions/isochrone-collector",
-    zsh="~/.zfunc/_isochrone-collector",
-    fish="~/.config/fish/completions/isochrone-collector.fish",
-)
+completion = completion_command("isochrone-collector")
 
 
 def missing_modules() -> list[str]:

@@ -210,9 +210,14 @@ log_format_option = click.option(
 )
 
 
-def completion_command(program: str, **places: str) -> click.Command:
-    """`PROGRAM completion SHELL`; `places` name the file that each shell reads."""
-    lines = [f"{program} completion {shell} > {place}" for shell, place in places.items()]
+def completion_command(program: str) -> click.Command:
+    """`PROGRAM completion SHELL`; its example names the file that each shell reads."""
+    places = (
+        ("bash", f"~/.local/share/bash-completion/completions/{program}"),
+        ("zsh", f"~/.zfunc/_{program}"),
+        ("fish", f"~/.config/fish/completions/{program}.fish"),
+    )
+    lines = [f"{program} completion {shell} > {place}" for shell, place in places]
 
     @click.command("completion", epilog=example(*lines), short_help="Print the completion script of a shell.")
     @click.argument("shell", type=Choice(_SHELLS))

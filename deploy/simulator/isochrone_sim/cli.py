@@ -58,14 +58,7 @@ def cli() -> None:
     """Simulated LLM providers with known timing, for demos, tests and calibration."""
 
 
-cli.add_command(
-    completion_command(
-        "isochrone-sim",
-        bash="~/.local/share/bash-completion/completions/isochrone-sim",
-        zsh="~/.zfunc/_isochrone-sim",
-        fish="~/.config/fish/completions/isochrone-sim.fish",
-    )
-)
+cli.add_command(completion_command("isochrone-sim"))
 
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

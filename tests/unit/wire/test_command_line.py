@@ -34,7 +34,7 @@ def group(error: BaseException | None = None) -> command_line.CommandGroup:
         click.echo(f"{output} {log_format}")
 
     found = command_line.CommandGroup(name="program", commands={"show": show})
-    found.add_command(command_line.completion_command("isochrone-x", bash="~/x"))
+    found.add_command(command_line.completion_command("isochrone-x"))
     return found
 
 
