@@ -7,7 +7,6 @@ Units as in `isochrone_wire.model`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 from isochrone_wire.answers import Absence, Window
 from isochrone_wire.model import Budget, Sample, Target
@@ -125,8 +124,6 @@ class VantageStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageList:
     """All vantages by region and name, as of `answered_at`; `paused` is why the jobs are paused, or empty."""
-
-    MESSAGE: ClassVar[str] = "ListVantagesResponse"
 
     plan_version: int
     answered_at: int

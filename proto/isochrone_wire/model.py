@@ -475,8 +475,6 @@ class Batch:
     the exchange of timestamps. `kept` are acknowledged batches of which the agent still has a copy.
     """
 
-    MESSAGE: ClassVar[str] = "PushRequest"
-
     vantage: Vantage
     epoch: int
     seq: int

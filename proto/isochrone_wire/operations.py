@@ -48,8 +48,6 @@ class AccessState(StrEnum):
 class PlanChange:
     """The changes by a plan; `problems` if it was refused. Daily figures are of one vantage and known prices."""
 
-    MESSAGE: ClassVar[str] = "ApplyPlanResponse"
-
     version: int = 0
     changed: bool = False
     added: tuple[str, ...] = ()
@@ -76,8 +74,6 @@ class PlanVersion:
 class PlanHistory:
     """Plans, newest first."""
 
-    MESSAGE: ClassVar[str] = "ListPlansResponse"
-
     plans: tuple[PlanVersion, ...] = ()
 
 
@@ -97,8 +93,6 @@ class PlanDocument:
 class Invitation:
     """A one-time join token and its expiry."""
 
-    MESSAGE: ClassVar[str] = "InviteResponse"
-
     token: str
     expires_at: int
 
@@ -108,8 +102,6 @@ class Joined:
     """The result of enrolment, whose credential is never shown again. A vantage has a region, a credential with a
     lifetime has instants; `http_port` is that of the collector, 0 if it has none.
     """
-
-    MESSAGE: ClassVar[str] = "JoinResponse"
 
     credential: str
     role: Role
@@ -123,8 +115,6 @@ class Joined:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
     """The successor of a credential, if requested, and the present and next certificates (PEM) of the collector."""
-
-    MESSAGE: ClassVar[str] = "RenewResponse"
 
     credential: str | None = None
     expires_at: int | None = None
@@ -157,8 +147,6 @@ class Access:
 class Revoked:
     """The numbers of join tokens and credentials that were revoked after a restore of the database."""
 
-    MESSAGE: ClassVar[str] = "RecordRestoreResponse"
-
     invitations: int
     credentials: int
 
@@ -178,16 +166,12 @@ class AuditEntry:
 class AuditTrail:
     """Changes, newest first."""
 
-    MESSAGE: ClassVar[str] = "ListAuditResponse"
-
     entries: tuple[AuditEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessList:
     """All credentials and open invitations."""
-
-    MESSAGE: ClassVar[str] = "ListAccessResponse"
 
     access: tuple[Access, ...] = ()
 
@@ -199,8 +183,6 @@ class Receipt:
     created the reply. `plan_hash` is the content hash of the plan in force. `missing` are those of the
     `kept` batches that the database does not have.
     """
-
-    MESSAGE: ClassVar[str] = "PushResponse"
 
     stored: int = 0
     duplicate: int = 0
@@ -281,7 +263,5 @@ def parse_incident_name(text: str) -> int | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceList:
     """Silences and acknowledgements, newest first."""
-
-    MESSAGE: ClassVar[str] = "ListSilencesResponse"
 
     silences: tuple[Silence, ...] = ()
