@@ -5,6 +5,8 @@ import click
 from isochrone_client import terminal
 from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
+from isochrone_client.errors import NoSamplesError
+from isochrone_client.formats import between
 from isochrone_client.pages import fleet as pages
 from isochrone_client.terminal import Output
 from isochrone_client.window import now_at
@@ -70,4 +72,9 @@ def rate_limits(*, client: ReadClient, output: Output, selection: Selection, poi
     """
     answer = client.get_rate_limits(selection, points=points or 0)
     terminal.write(pages.rate_limits_page(answer, now_at=now_at()), output)
-    pages.require_limits(answer)
+    if not answer.limits:
+        raise NoSamplesError(
+            f"no response stated a rate limit in the last 6 h of {between(answer.window)}",
+            window=answer.window,
+            hint="not every provider sends such headers; `isochrone samples --output json` shows what was stored",
+        )

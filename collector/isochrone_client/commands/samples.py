@@ -10,6 +10,7 @@ from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples as pages
+from isochrone_client.pages.cells import no_samples
 from isochrone_client.sample_export import FORMATS
 from isochrone_client.streams import SampleStream, export_samples
 from isochrone_client.terminal import Output
@@ -163,4 +164,5 @@ def series(
         bins=bins or 0,
     )
     terminal.write(pages.series_page(answer, now_at=now_at()), output)
-    pages.require_series(answer)
+    if not answer.series:
+        raise no_samples(answer.window)

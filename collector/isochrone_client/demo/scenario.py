@@ -5,7 +5,7 @@ world beside the measured differentials. Pure.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from isochrone_client.formats import UNKNOWN, Amount, amount_interval, amount_ms, milliseconds, number
 from isochrone_client.pages.matrix import Matrix, Place
@@ -109,31 +109,17 @@ NEVER_WORKED = ("example", "never-deployed")
 """The provider and the name of a model that the world does not have."""
 
 
-class Model(TypedDict):
-    """A model of the simulated world, as `isochrone-sim world --output json` describes it: its price in US dollars per
-    million output tokens, and per region the true difference to the baseline's time to first token, in microseconds,
-    with the source of that figure.
-    """
-
-    id: str
-    provider: str
-    usd_per_m_output: float
-    differential_us: Mapping[str, int]
-    offset_source: Mapping[str, str]
-
-
-def target_of(model: Model) -> str:
-    """The target of a model."""
-    return f"{model['provider']}/{model['id']}"
-
-
-def control(models: Sequence[Model]) -> str:
-    """The control target, which shows whether a region itself has problems: the cheapest target."""
-    return target_of(min(models, key=lambda model: (model["usd_per_m_output"], model["id"])))
+Model = Mapping[str, Any]
+"""A model of the simulated world, as `isochrone-sim world --output json` describes it: `id`, `provider`, the price in
+US dollars per million output tokens, and by region the true difference to the baseline's time to first token, in
+microseconds (`differential_us`), with the source of that figure (`offset_source`)."""
 
 
 def plan_document(models: Sequence[Model], missing: Sequence[tuple[str, str]] = ()) -> str:
-    """The demo's plan for the models of the world, and for some that it does not have, as JSON, which is valid YAML."""
+    """The demo's plan for the models of the world, and for some that it does not have, as JSON, which is valid YAML.
+
+    The control target, which shows whether a region itself has problems, is the cheapest one.
+    """
     targets: list[dict[str, Any]] = [
         {
             "provider": model["provider"],
@@ -144,10 +130,11 @@ def plan_document(models: Sequence[Model], missing: Sequence[tuple[str, str]] = 
         for model in models
     ]
     targets += [{"provider": provider, "model": model, "workload": "demo"} for provider, model in missing]
-    known = set(map(target_of, models))
+    cheapest = min(models, key=lambda model: (model["usd_per_m_output"], model["id"]))
+    known = {f"{model['provider']}/{model['id']}" for model in models}
     plan = {
         "baseline": BASELINE,
-        "control": control(models),
+        "control": f"{cheapest['provider']}/{cheapest['id']}",
         "every": EVERY,
         "overlap": OVERLAP,
         "workloads": {"demo": WORKLOAD},

@@ -323,16 +323,6 @@ def rate_limits_page(answer: RateLimitList, *, now_at: int) -> Page[RateLimitSer
     )
 
 
-def require_limits(answer: RateLimitList) -> None:
-    """Raises `NoSamplesError` if no response stated a limit."""
-    if not answer.limits:
-        raise NoSamplesError(
-            f"no response stated a rate limit in the last 6 h of {formats.between(answer.window)}",
-            window=answer.window,
-            hint="not every provider sends such headers; `isochrone samples --output json` shows what was stored",
-        )
-
-
 def _reset(row: RateLimitSeries) -> str:
     """The time to the reset, in whole seconds from one second on."""
     us = row.reset_us or 0

@@ -114,12 +114,6 @@ def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
     )
 
 
-def require_series(answer: SeriesList) -> None:
-    """Raises `NoSamplesError` if there are no samples."""
-    if not answer.series:
-        raise no_samples(answer.window)
-
-
 def _history(answer: SeriesList, row: Series) -> str:
     """The median of each bucket, from zero to the highest one."""
     medians = {point.at: point.p50 for point in row.points}
