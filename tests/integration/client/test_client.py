@@ -45,6 +45,7 @@ from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSamp
 from isochrone_wire.insights import LatencyBudgetList, Leaderboard, RegionCostList, SimulationList, TierList
 from isochrone_wire.queries.documents import document
 from testdata import insights
+from testdata.routes import TABLES, VOICE
 
 ALL = Selection(window=WINDOW)
 Ask = Callable[[ReadClient], Any]
@@ -347,6 +348,18 @@ def test_a_refused_lookup_leaves_the_refusal(observatory: FakeCollector) -> None
     observatory.failure = ("unknown-name", "no target is called 'x'")
     with ReadClient(observatory.address) as client, pytest.raises(RefusedError, match="called 'x'"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))
+
+
+def test_tables_of_all_regions_that_have_one(observatory: FakeCollector) -> None:
+    """Without names every table is listed; only an unknown name is refused, unless no table exists at all."""
+    with ReadClient(observatory.address) as client:
+        assert client.list_tables(route="no-such-route") == client.list_tables(("mars",)) == ()
+        observatory.restart(*TABLES)
+        assert sorted(one.generation for one in client.list_tables()) == sorted(one.generation for one in TABLES)
+        assert client.list_tables(route=VOICE.route) == (VOICE,)
+        for regions, route in (((), "no-such-route"), (("mars",), ""), (("us-east-2", "mars"), "")):
+            with pytest.raises(RefusedError, match="unknown "):
+                client.list_tables(regions, route)
 
 
 def test_a_long_list_is_streamed(observatory: FakeCollector) -> None:
