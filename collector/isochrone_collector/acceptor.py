@@ -11,7 +11,7 @@ import errno
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -31,28 +31,47 @@ _BACKLOG = 4_096
 _AT_ONCE = 16
 _BEGUN_AT_ONCE = 2
 _NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# Of an address in a table of names that this machine does not have.
+_NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _PAUSE_S = 1.0
 # The first byte of a TLS connection, with which no request of HTTP begins.
 _TLS_HANDSHAKE = b"\x16"
 
 
-def bound(listen: Address, *, send_buffer_bytes: int = 0) -> socket.socket:
-    """Return the socket at an address; one at a path replaces a socket that nothing listens on."""
-    place: Any
+def bound(listen: Address, *, send_buffer_bytes: int = 0) -> list[socket.socket]:
+    """Return the sockets at an address: one for each that its name has on this machine, all with the same port. One at
+    a path replaces a socket that nothing listens on. Raises `OSError`.
+    """
     if listen.is_socket:
         path = Path(listen.host.removeprefix(UNIX))
         path.unlink(missing_ok=True)
-        listener, place = socket.socket(socket.AF_UNIX), str(path)
-    else:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
+        return [_listening(socket.AF_UNIX, str(path), send_buffer_bytes)]
+    found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    missing, port, listeners = OSError(f"{listen.host} has no address"), listen.port, []
+    with ExitStack() as stack:
+        for family, place in dict.fromkeys((family, place) for family, _, _, _, place in found):
+            try:
+                listener = _listening(family, (place[0], port, *place[2:]), send_buffer_bytes)
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+                continue
+            listeners.append(stack.enter_context(listener))
+            port = listener.getsockname()[1]
+        if not listeners:
+            raise missing
+        stack.pop_all()
+    return listeners
+
+
+def _listening(family: int, place: str | tuple[Any, ...], send_buffer_bytes: int) -> socket.socket:
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         if family == socket.AF_INET6:
             # "::" stands for both families.
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    try:
-        if not listen.is_socket:
+        if family != socket.AF_UNIX:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if send_buffer_bytes:
                 # Inherited by every connection: the kernel's buffer for a reader that does not read.
@@ -61,10 +80,8 @@ def bound(listen: Address, *, send_buffer_bytes: int = 0) -> socket.socket:
             listener.bind(place)
         # Listen at once: until then another program could take the port.
         listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
+        listener.setblocking(False)
+        stack.pop_all()
     return listener
 
 
@@ -79,15 +96,15 @@ class _Silent:
 
 @dataclass(eq=False)
 class Acceptor:
-    """Serves the connections of a listening socket: at most `most` at once, a quarter of them of one address. Others
-    are closed, without TLS after the answer `full`. With `allows_plain_text` the first byte of a connection decides
+    """Serves the connections of listening sockets: at most `most` at once, a quarter of them of one address. Others are
+    closed, without TLS after the answer `full`. With `allows_plain_text` the first byte of a connection decides
     whether it has TLS. It has the methods of an asyncio server that uvicorn calls.
 
     `create_connection` returns the protocol of a connection, with a future `closed`. Its argument is a function after
     whose call the connection no longer counts among those of its address.
     """
 
-    listener: socket.socket
+    listeners: Sequence[socket.socket]
     create_connection: Callable[[Callable[[], None]], Any]
     _: KW_ONLY
     name: str
@@ -116,7 +133,8 @@ class Acceptor:
             self._pause.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        self._loop.remove_reader(self.listener)
+        for listener in self.listeners:
+            self._loop.remove_reader(listener)
         for silent in [*self._silent.values()]:
             self._close_silent(silent)
         while self._ready:
@@ -131,20 +149,21 @@ class Acceptor:
 
     def _resume(self) -> None:
         self._pause = None
-        self._loop.add_reader(self.listener, self._accept)
+        for listener in self.listeners:
+            self._loop.add_reader(listener, self._accept, listener)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
-                accepted, peer = self.listener.accept()
+                accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in _NO_RESOURCES:
                     raise
                 REFUSALS.write(listener=self.name, reason=str(error))
-                self._loop.remove_reader(self.listener)
-                self._pause = self._loop.call_later(_PAUSE_S, self._resume)
+                self._loop.remove_reader(listener)
+                self._pause = self._pause or self._loop.call_later(_PAUSE_S, self._resume)
                 return
             accepted.setblocking(False)
             self._admit(accepted, network_of(peer[0]) if peer else UNIX)

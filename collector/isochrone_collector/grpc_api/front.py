@@ -58,8 +58,8 @@ class Front:
     def __init__(self, listen: Address, *, tls: Callable[[], ssl.SSLContext] | None) -> None:
         # Of every address, and so of both families where this machine has IPv6.
         is_dual = listen.host == _EVERY_IPV4 and socket.has_dualstack_ipv6()
-        self._listener = bound(replace(listen, host="::") if is_dual else listen)
-        self.listen = Address(listen.host, self._listener.getsockname()[1])
+        self._listeners = bound(replace(listen, host="::") if is_dual else listen)
+        self.listen = Address(listen.host, self._listeners[0].getsockname()[1])
         """The address of clients, with the real port."""
         self._tls = tls
         _remove_abandoned()
@@ -74,7 +74,7 @@ class Front:
     def start(self) -> None:
         """Accept connections. The server has started."""
         self._acceptor = Acceptor(
-            self._listener,
+            self._listeners,
             lambda admit: _Tunnel(self, admit),
             name="grpc",
             tls=self._tls,
@@ -86,7 +86,8 @@ class Front:
         acceptor, self._acceptor = self._acceptor, None
         if acceptor is not None:
             acceptor.close()
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     async def close(self) -> None:
         """Close everything; wait up to a second for answers to be sent. The server has stopped."""

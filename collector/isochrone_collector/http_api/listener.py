@@ -105,10 +105,10 @@ async def listening(
     app: ASGIApp, listen: Address, *, tls: Callable[[], ssl.SSLContext] | None, allows_plain_text: bool = False
 ) -> AsyncIterator[Address]:
     """Serve `app` within the block; yields the address with its real port. Raises `OSError`. End streams first."""
-    listener = bound(listen, send_buffer_bytes=SEND_BUFFER_BYTES)
-    address = listen if listen.is_socket else Address(listen.host, listener.getsockname()[1])
+    listeners = bound(listen, send_buffer_bytes=SEND_BUFFER_BYTES)
+    address = listen if listen.is_socket else Address(listen.host, listeners[0].getsockname()[1])
     server = _Server(_config(app), tls, allows_plain_text=allows_plain_text)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=listeners))
     try:
         async with asyncio.timeout(_STARTED_WITHIN_S):
             while not server.started and not serving.done():
@@ -120,7 +120,8 @@ async def listening(
             await serving
         if listen.is_socket:
             Path(listen.host.removeprefix(UNIX)).unlink(missing_ok=True)  # noqa: ASYNC240  # quick
-        listener.close()
+        for listener in listeners:
+            listener.close()
 
 
 def _config(app: ASGIApp) -> Config:
@@ -222,19 +223,16 @@ class _Server(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
-        acceptors = [
-            Acceptor(
-                listener,
-                lambda _: Connection(self.config, self.server_state, {}),
-                name="http",
-                tls=self._tls,
-                allows_plain_text=self._allows_plain_text,
-                most=max_connections(MAX_CONNECTIONS),
-                full=FULL,
-            )
-            for listener in sockets or ()
-        ]
-        self.servers = acceptors  # type: ignore[assignment]  # they have the methods that are called
+        acceptor = Acceptor(
+            sockets or (),
+            lambda _: Connection(self.config, self.server_state, {}),
+            name="http",
+            tls=self._tls,
+            allows_plain_text=self._allows_plain_text,
+            most=max_connections(MAX_CONNECTIONS),
+            full=FULL,
+        )
+        self.servers = [acceptor]  # type: ignore[list-item]  # it has the methods that are called
         self.started = True
 
     @contextmanager

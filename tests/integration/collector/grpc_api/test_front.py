@@ -158,9 +158,20 @@ async def test_folders_of_killed_collectors_are_removed(monkeypatch: pytest.Monk
             assert len(names_in(parent)) == len(["starting", "served"])
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-async def test_every_address_is_that_of_both_families(host: str) -> None:
-    """Callers over IPv4 and IPv6 reach the same port, and each has its own address."""
+FOUND = [
+    (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
+    (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+    (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+    # Not of this machine.
+    (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0)),
+]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "both.example"])
+async def test_every_address_is_that_of_both_families(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers over IPv4 and IPv6 reach the same port, and each has its own address; so do those of a name with both."""
+    usual = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *a, **k: FOUND if "both" in name else usual(name, *a, **k))
     async with serving(host) as served:
         for address in ("127.0.0.1", "[::1]"):
             async with grpc.aio.insecure_channel(f"{address}:{served.front.listen.port}", CLIENT_OPTIONS) as channel:
