@@ -10,17 +10,24 @@ and plans of 4 MiB or full of mistakes with a stolen operator's credential. An a
 `collector_peak_mb` is the most memory that the collector and its child process had. `push_p99_ratio` is the p99 of the
 push reply during the worst attack by the p99 of all pushes without one, and no goal of --quick; the time of a push
 begins when it is due, and a push that fails ends the benchmark. `refused_pct` is the share of attempts that were
-refused, or closed in time. Attackers share this machine at the lowest priority; what they send is prepared before.
+refused, or closed in time.
+
+Real attackers are on other machines. These prepare what they send, and run only while nobody else needs the processor
+(SCHED_IDLE; not with --quick, whose machine may be busy). Where Linux divides the processor among sessions first
+(autogroup), PostgreSQL would wait for attackers, because it has a session of its own; so root turns that off meanwhile.
+What attackers cost nevertheless shows a process per core that computes at their priority: `busy_p99_ms` is the p99 of
+the pushes beside it.
 
 usage: attack.py [--quick] prints a line per attack and a RESULT line; exit 1 when a goal is missed
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +41,8 @@ from isochrone_common import identity_file
 
 GOALS = {"collector_peak_mb": at_most(600), "push_p99_ratio": at_most(3), "refused_pct": at_least(100)}
 DESCRIPTORS = 20_000
+REFERENCE = "computing"
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 # With one connection, more than the permitted 100 calls would wait at once if replies took 2.5 s.
 LIVE = 4
 
@@ -42,7 +51,8 @@ LIVE = 4
 class Size:
     """The goals, the phases, and the length of the live pushes before the first, before each, and during one.
 
-    Attacks of one phase run at the same time: (name, connections or calls, seconds), see `AttackSpec`.
+    Attacks of one phase run at the same time: (name, connections or calls, seconds), see `AttackSpec`; `policy` is that
+    of their processes.
     """
 
     goals: Mapping[str, Goal]
@@ -50,6 +60,7 @@ class Size:
     warm_seconds: float
     idle_seconds: float
     attacked_seconds: float
+    policy: int
 
 
 FULL = Size(
@@ -70,6 +81,7 @@ FULL = Size(
     warm_seconds=5,
     idle_seconds=10,
     attacked_seconds=20,
+    policy=os.SCHED_IDLE,
 )
 # The first phase takes as long as the collector allows a request head, 15 s; the large messages come meanwhile.
 QUICK = Size(
@@ -93,6 +105,7 @@ QUICK = Size(
     warm_seconds=1,
     idle_seconds=0.5,
     attacked_seconds=3,
+    policy=os.SCHED_OTHER,
 )
 
 
@@ -102,17 +115,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = QUICK if parser.parse_args(arguments).quick else FULL
     raise_limit(DESCRIPTORS)
     with (
+        without_autogroup() if size.policy == os.SCHED_IDLE else nullcontext(),
         tempfile.TemporaryDirectory() as name,
         EmbeddedPostgres(Path(name, "postgres")) as postgres,
         running_collector(Path(name), postgres.conninfo, "--tls", "--http-listen", "127.0.0.1:0") as collector,
         ExitStack() as stack,
     ):
-        spec, live = _prepared(collector, stack)
+        spec, live = _prepared(collector, size, stack)
         live.run_load(_load(size.warm_seconds))
         idle, found = [], []
         for phase in size.phases:
             idle += live.run_load(_load(size.idle_seconds))
             found.append(_attacked(phase, size, spec, live, collector))
+        busy, _ = _attacked(REFERENCE, size, spec, live, collector)
         _show("without an attack", idle, collector)
         peak = peak_mb(collector.pid)
     attempts = sum(tally.attempts for _, tally in found)
@@ -122,11 +137,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "refused_pct": 100 * sum(tally.refused for _, tally in found) / attempts,
         "attempts": attempts,
         "idle_p99_ms": p99_ms(idle),
+        "busy_p99_ms": p99_ms(busy),
     }
     return conclude(figures, size.goals)
 
 
-def _prepared(collector: RunningServer, stack: ExitStack) -> tuple[AttackSpec, PusherPool]:
+@contextmanager
+def without_autogroup() -> Iterator[None]:
+    """Let new processes compete directly within the block, not as sessions, if this user may."""
+    try:
+        before = AUTOGROUP.read_text()
+        AUTOGROUP.write_text("0")
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        AUTOGROUP.write_text(before)
+
+
+def _prepared(collector: RunningServer, size: Size, stack: ExitStack) -> tuple[AttackSpec, PusherPool]:
     """Return an attack without its name and size, and the live agents."""
     operator = identity_file.read(Path(collector.reported["operator"]))
     targets = plan_targets(operator)
@@ -146,6 +177,7 @@ def _prepared(collector: RunningServer, stack: ExitStack) -> tuple[AttackSpec, P
         target=targets[0],
         count=0,
         seconds=0,
+        policy=size.policy,
     )
     return spec, live
 
@@ -155,7 +187,8 @@ def _attacked(
 ) -> tuple[list[Report], Tally]:
     """Run the attacks of a phase; return the reports of the live pushes meanwhile, and what became of the attacks."""
     with ExitStack() as stack:
-        specs = [replace(spec, attack=name, count=count, seconds=s) for name, count, s in size.phases[phase]]
+        attacks = size.phases.get(phase, [("busy", 0, 0)] * (os.cpu_count() or 1))
+        specs = [replace(spec, attack=name, count=count, seconds=s) for name, count, s in attacks]
         attackers = [stack.enter_context(Dialog("bench.attackers", one)) for one in specs]
         for attacker in attackers:
             attacker.receive()

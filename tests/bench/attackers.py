@@ -1,15 +1,13 @@
 """A process that attacks a collector from loopback addresses, as `bench.attack` asks.
 
 It reads an `AttackSpec`, prepares what it sends, and answers. From the next line of its input until the one after it,
-it repeats the attack; then it ends the last one and answers with a `Tally`.
-
-Attackers are on machines of their own, so it runs at the lowest priority. Linux divides the processor among sessions
-first and among the processes of each afterwards, so it also begins a session, and gives that the lowest priority.
+it repeats the attack, scheduled by `policy`; then it ends the last one and answers with a `Tally`.
 
 usage: python -m bench.attackers started by bench.attack
 """
 
 import asyncio
+import hashlib
 import os
 import random
 import secrets
@@ -19,10 +17,9 @@ import struct
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any
 
 import grpc
@@ -90,6 +87,7 @@ class AttackSpec:
     target: int
     count: int
     seconds: float
+    policy: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -266,7 +264,14 @@ ATTACKS: dict[str, Callable[[AttackSpec], Attack]] = {
     "guesses": guesses,
     "junk_joins": junk_joins,
     "plans": plans,
+    # No attack: what attackers take from the processor.
+    "busy": lambda _spec: _compute,
 }
+
+
+async def _compute(tally: Tally) -> None:
+    await asyncio.to_thread(hashlib.pbkdf2_hmac, "sha256", b"", b"", 10_000)
+    tally.add("computed", refused=True)
 
 
 async def _idle(address: Address, spec: AttackSpec, tally: Tally) -> None:
@@ -355,9 +360,7 @@ async def _over_tls(
 
     One whose handshake does not end is lost: the attack has not begun.
     """
-    context = ssl.create_default_context(cadata=spec.roots)
-    context.check_hostname = False
-    context.set_alpn_protocols(["h2"] if address == parse_address(spec.grpc) else ["http/1.1"])
+    context = _context(spec.roots, "h2" if address == parse_address(spec.grpc) else "http/1.1")
     writer = None
     try:
         async with asyncio.timeout(spec.seconds) as limit:
@@ -373,6 +376,14 @@ async def _over_tls(
     tally.add(outcome, refused=outcome not in ("open", "200"))
     if writer is not None:
         writer.transport.abort()
+
+
+@lru_cache
+def _context(roots: str, protocol: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=roots)
+    context.check_hostname = False
+    context.set_alpn_protocols([protocol])
+    return context
 
 
 async def _trickling(writer: asyncio.StreamWriter, end: Coroutine[Any, Any, object]) -> str:
@@ -458,18 +469,11 @@ async def _run(attack: Attack) -> Tally:
     return tally
 
 
-def _yield_processor() -> None:
-    os.setsid()
-    with suppress(OSError):  # a kernel without groups by session
-        Path("/proc/self/autogroup").write_text("19")
-    os.nice(19)
-
-
 def main() -> None:
     """Run the attack of stdin, and print what became of it."""
-    _yield_processor()
     spec = AttackSpec(**next_line())
     attack = ATTACKS[spec.attack](spec)
+    os.sched_setscheduler(0, spec.policy, os.sched_param(0))
     reply()
     next_line()
     reply(asdict(asyncio.run(_run(attack))))
