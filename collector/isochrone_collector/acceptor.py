@@ -3,7 +3,8 @@
 1. A connection is counted when it is accepted, in total and per address, before TLS. asyncio's own server makes the
    buffers of TLS for every connection at once, even if no byte ever arrives; here a connection is only a socket until
    its first byte, which has to arrive in time, as has the TLS handshake.
-2. A flood of connections does not keep the event loop: in each of its turns, a few are accepted, begun, or closed.
+2. A flood of connections does not keep the event loop: they are accepted, begun and closed, and their bytes read, in a
+   share of its time (`isochrone_collector.loop_share`), until they have a credential.
 """
 
 import asyncio
@@ -19,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_collector.auth.limits import REFUSALS, network_of
+from isochrone_collector.loop_share import LoopShare, Tls
 from isochrone_common.address import UNIX, Address
 from isochrone_common.files import private_files
 
 FIRST_BYTE_S = 10.0
-HANDSHAKE_S = 5.0
 # A flood that overflows the queue delays other connections by seconds, until their packets are repeated. The kernel's
 # own limit, usually as high, is the smaller of the two.
 _BACKLOG = 4_096
-# Per turn of the event loop. Accepting or closing takes 50 us; TLS of a new connection takes a millisecond.
+# Accepting or closing one takes 50 us, and all but the handshake of a new one that has sent something:
 _AT_ONCE = 16
-_BEGUN_AT_ONCE = 2
+_BEGIN_S = 0.0003
 _NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 # Of an address in a table of names that this machine does not have.
 _NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -97,11 +98,11 @@ class _Silent:
 @dataclass(eq=False)
 class Acceptor:
     """Serves the connections of listening sockets: at most `most` at once, a quarter of them of one address. Others are
-    closed, without TLS after the answer `full`. With `allows_plain_text` the first byte of a connection decides
-    whether it has TLS. It has the methods of an asyncio server that uvicorn calls.
+    closed, without TLS after the answer `full`. What they cost stays within `share`. With `allows_plain_text` the first
+    byte of a connection decides whether it has TLS. It has the methods of an asyncio server that uvicorn calls.
 
-    `create_connection` returns the protocol of a connection, with a future `closed`. Its argument is a function after
-    whose call the connection no longer counts among those of its address.
+    `create_connection` returns the protocol of a connection, with a future `closed`. Its argument is a function that
+    admits the connection: it no longer counts among those of its address, nor waits for its share of the event loop.
     """
 
     listeners: Sequence[socket.socket]
@@ -110,6 +111,7 @@ class Acceptor:
     name: str
     tls: Callable[[], ssl.SSLContext] | None
     most: int
+    share: LoopShare
     allows_plain_text: bool = False
     full: bytes = b""
 
@@ -133,7 +135,8 @@ class Acceptor:
             self._pause.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        for listener in self.listeners:
+        listeners, self.listeners = self.listeners, ()
+        for listener in listeners:
             self._loop.remove_reader(listener)
         for silent in [*self._silent.values()]:
             self._close_silent(silent)
@@ -150,23 +153,33 @@ class Acceptor:
     def _resume(self) -> None:
         self._pause = None
         for listener in self.listeners:
-            self._loop.add_reader(listener, self._accept, listener)
+            self._listen(listener)
+
+    def _listen(self, listener: socket.socket) -> None:
+        self._loop.add_reader(listener, self._await_turn, listener)
+
+    def _await_turn(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        self.share.add(partial(self._accept, listener))
 
     def _accept(self, listener: socket.socket) -> None:
+        if listener not in self.listeners:
+            # Closed meanwhile.
+            return
         for _ in range(_AT_ONCE):
             try:
                 accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                break
             except OSError as error:
                 if error.errno not in _NO_RESOURCES:
                     raise
                 REFUSALS.write(listener=self.name, reason=str(error))
-                self._loop.remove_reader(listener)
                 self._pause = self._pause or self._loop.call_later(_PAUSE_S, self._resume)
                 return
             accepted.setblocking(False)
             self._admit(accepted, network_of(peer[0]) if peer else UNIX)
+        self._listen(listener)
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
         if self._count >= self.most or self._open[address] >= max(1, self.most // 4):
@@ -184,20 +197,23 @@ class Acceptor:
         self._silent[accepted.fileno()] = silent
         self._loop.add_reader(accepted, self._hear, silent)
         if self._timer is None:
-            self._timer = self._loop.call_at(silent.until, self._close_overdue)
+            self._await_overdue(silent)
+
+    def _await_overdue(self, oldest: _Silent) -> None:
+        self._timer = self._loop.call_at(oldest.until, self.share.add, self._close_overdue)
 
     def _close_overdue(self) -> None:
         """Close connections that stayed silent for too long, and come back for the others."""
-        self._timer = None
         for _ in range(_AT_ONCE):
             oldest = next(iter(self._silent.values()), None)
             if oldest is None:
+                self._timer = None
                 return
             if oldest.until > self._loop.time():
-                self._timer = self._loop.call_at(oldest.until, self._close_overdue)
+                self._await_overdue(oldest)
                 return
             self._close_silent(oldest)
-        self._timer = self._loop.call_soon(self._close_overdue)
+        self.share.add(self._close_overdue)
 
     def _close_silent(self, silent: _Silent) -> None:
         self._forget_silent(silent)
@@ -225,17 +241,20 @@ class Acceptor:
         self._forget_silent(silent)
         self._ready.append(silent)
         if len(self._ready) == 1:
-            self._loop.call_soon(self._begin)
+            self.share.add(self._begin)
 
     def _begin(self) -> None:
-        """Begin connections in the order of their first bytes."""
-        for _ in range(min(_BEGUN_AT_ONCE, len(self._ready))):
-            ready = self._ready.popleft()
-            task = self._loop.create_task(self._serve(ready))
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._served, ready.place))
+        """Begin a connection, in the order of their first bytes."""
+        if not self._ready:
+            # Closed meanwhile.
+            return
+        ready = self._ready.popleft()
+        self.share.spend(_BEGIN_S)
+        task = self._loop.create_task(self._serve(ready))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._served, ready.place))
         if self._ready:
-            self._loop.call_soon(self._begin)
+            self.share.add(self._begin)
 
     def _served(self, place: ExitStack, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -246,8 +265,18 @@ class Acceptor:
         accepted, connection = ready.socket, self.create_connection(ready.place.close)
         # asyncio closes a connection without a handshake.
         with suppress(OSError):
-            is_plain = self.allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE
-            tls = self.tls() if self.tls and not is_plain else None
-            limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": HANDSHAKE_S} if tls else {}
-            await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **limits)
+            if self.tls is None or (self.allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE):
+                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            else:
+                await self._establish(Tls(connection, self.tls(), self.share), ready)
             await connection.closed
+
+    async def _establish(self, tls: Tls, ready: _Silent) -> None:
+        """Return after the handshake. Raises `OSError`."""
+        ready.place.callback(tls.admit)
+        transport, _ = await self._loop.connect_accepted_socket(lambda: tls, ready.socket)
+        try:
+            await tls.established
+        except BaseException:
+            transport.abort()
+            raise

@@ -8,7 +8,6 @@ import ctypes
 import gc
 import resource
 import sys
-from asyncio.sslproto import SSLProtocol
 from contextlib import suppress
 
 # Parameters of mallopt, from malloc.h of glibc.
@@ -20,8 +19,6 @@ _NEW_OBJECTS = 20_000
 # While another thread computes, the event loop waits this long for Python's global lock after each of the dozens of
 # times that a push does I/O. Python's default is 5 ms; with 1 ms one computing thread kept pushes waiting for 500 ms.
 _TURN_S = 0.0001
-# One record of TLS; by default asyncio takes 256 KiB for each connection.
-_TLS_BUFFER_BYTES = 16 << 10
 
 # File descriptors for the rest of the collector: databases, processes, files.
 _OTHER_FILES = 256
@@ -46,7 +43,7 @@ def max_connections(most: int) -> int:
 
 
 def tune_process() -> None:
-    """Keep freed memory (glibc only), collect garbage less often, switch threads sooner, keep TLS buffers small."""
+    """Keep freed memory (glibc only), collect garbage less often, and switch threads sooner."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:
@@ -57,4 +54,3 @@ def tune_process() -> None:
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
     sys.setswitchinterval(_TURN_S)
-    SSLProtocol.max_size = _TLS_BUFFER_BYTES

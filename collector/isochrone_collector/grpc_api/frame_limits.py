@@ -15,6 +15,7 @@ often a caller opens streams and resets them.
 from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
+from itertools import pairwise
 from types import MappingProxyType
 
 from isochrone_collector.auth.limits import LeakyBucket
@@ -75,12 +76,15 @@ class FrameLimits:
         self._buckets = {kind: LeakyBucket(per_second=rate, burst=burst) for kind, (rate, burst) in _RATES.items()}
         self._others = LeakyBucket(per_second=_OTHERS_PER_SECOND, burst=_OTHERS_AT_ONCE)
 
-    def passed(self, content: bytes, now_at: int) -> bytes:
-        """Return what may be passed on of the bytes so far, received at that instant. Raises `LimitError`."""
+    def passed(self, content: bytes, now_at: int) -> list[bytes]:
+        """Return what may be passed on of the bytes so far, received at that instant. Until the connection is admitted,
+        a part begins with each call. Raises `LimitError`.
+        """
         if self._held:
             content = self._held + content
         at, end = min(self._unread, len(content)), len(content)
         self._unread -= at
+        cuts = [0]
         while not self._unread and end - at >= _HEAD_BYTES:
             length, kind, flags = int.from_bytes(content[at : at + 3], "big"), content[at + 3], content[at + 4]
             if length > MAX_FRAME_BYTES:
@@ -89,14 +93,13 @@ class FrameLimits:
                 self._unread = max(0, at + _HEAD_BYTES + length - end)
             elif end - at < _HEAD_BYTES + length:
                 break
+            if kind == FrameType.HEADERS and not self.is_admitted:
+                cuts.append(at)
             if kind != FrameType.DATA or length < _SMALL_BYTES:
                 self._check(kind, flags, content[at + _HEAD_BYTES : at + _HEAD_BYTES + length], now_at)
             at = min(end, at + _HEAD_BYTES + length)
-        if at == end:
-            self._held = b""
-            return content
         self._held = content[at:]
-        return content[:at]
+        return [part for begin, cut in pairwise([*cuts, at]) if (part := content[begin:cut])]
 
     def _check(self, kind: int, flags: int, payload: bytes, now_at: int) -> None:
         if not self.is_admitted and not self._buckets.get(kind, self._others).take(now_at):

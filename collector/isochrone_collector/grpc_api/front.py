@@ -12,6 +12,7 @@ import socket
 import ssl
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,7 @@ from urllib.parse import unquote
 from isochrone_collector.acceptor import Acceptor, bound
 from isochrone_collector.auth.limits import REFUSALS, network_of
 from isochrone_collector.grpc_api.frame_limits import FrameLimits, LimitError
+from isochrone_collector.loop_share import LoopShare
 from isochrone_collector.process_tuning import max_connections
 from isochrone_common.address import UNIX, Address
 
@@ -34,6 +36,8 @@ _EVERY_IPV4 = "0.0.0.0"  # noqa: S104  # compared only
 # How an address of IPv4 begins on a socket of both families.
 _MAPPED = "::ffff:"
 _CLOSED_WITHIN_S = 1.0
+# What gRPC and its handlers take for a call that is refused, or for a connection.
+_CALL_S = 0.0004
 _PARENT, _PREFIX = "/tmp", "isochrone-grpc-"  # noqa: S108  # a private folder is made there
 
 
@@ -73,12 +77,14 @@ class Front:
 
     def start(self) -> None:
         """Accept connections. The server has started."""
+        share = LoopShare()
         self._acceptor = Acceptor(
             self._listeners,
-            lambda admit: _Tunnel(self, admit),
+            lambda admit: _Tunnel(self, admit, share),
             name="grpc",
             tls=self._tls,
             most=max_connections(MAX_CONNECTIONS),
+            share=share,
         )
 
     def stop_accepting(self) -> None:
@@ -132,6 +138,7 @@ class _Side(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.other: _Side | None = None
+        self.is_full = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit what waits to be sent."""
@@ -145,11 +152,13 @@ class _Side(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Read nothing from the other side."""
+        self.is_full = True
         if self.other is not None:
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read from the other side again."""
+        self.is_full = False
         if self.other is not None:
             self.other.transport.resume_reading()
 
@@ -162,20 +171,20 @@ class _Side(asyncio.Protocol):
 class _Tunnel(_Side):
     """The client's side."""
 
-    def __init__(self, front: Front, on_admitted: Callable[[], None]) -> None:
+    def __init__(self, front: Front, on_admitted: Callable[[], None], share: LoopShare) -> None:
         super().__init__()
+        self._share = share
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._front = front
         self._on_admitted = on_admitted
         self._limits = FrameLimits()
+        self._parts: deque[bytes] = deque()
         self._host = self._peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connect to the server, and read nothing until then."""
+        """Learn the address of the client."""
         super().connection_made(transport)
-        self.transport.pause_reading()
         self._host = transport.get_extra_info("peername")[0].removeprefix(_MAPPED)
-        self._connecting = asyncio.ensure_future(self._connect())
 
     async def _connect(self) -> None:
         server = _Side()
@@ -191,7 +200,7 @@ class _Tunnel(_Side):
             # Closed before there was anything to forget.
             server.transport.abort()
             self._front.forget(self._peer)
-        self.transport.resume_reading()
+        self._pass_on()
 
     def admit(self) -> None:
         """Lift the limits of connections without a credential."""
@@ -200,13 +209,30 @@ class _Tunnel(_Side):
             self._on_admitted()
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what is within the limits."""
+        """Pass on what is within the limits. The first of it connects to the server; nothing is read until then."""
         try:
-            passed = self._limits.passed(data, time.monotonic_ns() // 1000)
+            self._parts.extend(self._limits.passed(data, time.monotonic_ns() // 1000))
         except LimitError as error:
             self._refuse(str(error))
+            return
+        if self.other is None and self._parts:
+            self.transport.pause_reading()
+            self._connecting = asyncio.ensure_future(self._connect())
         else:
-            super().data_received(passed)
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Pass on a part, and the others in their turns; nothing is read until then."""
+        if self.other is None or self.transport.is_closing() or not self._parts:
+            return
+        self.other.transport.write(self._parts.popleft())
+        if not self._limits.is_admitted:
+            self._share.spend(_CALL_S)
+        if self._parts:
+            self.transport.pause_reading()
+            self._share.add(self._pass_on)
+        elif not self.other.is_full:
+            self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection to the server, too."""

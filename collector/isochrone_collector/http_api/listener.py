@@ -23,6 +23,7 @@ from uvicorn.server import ServerState
 
 from isochrone_collector.acceptor import Acceptor, bound
 from isochrone_collector.http_api.app import Sources, create_app
+from isochrone_collector.loop_share import LoopShare
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.process_tuning import max_connections
 from isochrone_common.address import UNIX, Address
@@ -230,6 +231,7 @@ class _Server(Server):
             tls=self._tls,
             allows_plain_text=self._allows_plain_text,
             most=max_connections(MAX_CONNECTIONS),
+            share=LoopShare(),
             full=FULL,
         )
         self.servers = [acceptor]  # type: ignore[list-item]  # it has the methods that are called

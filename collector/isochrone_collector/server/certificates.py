@@ -157,6 +157,9 @@ class Certificates:
     def _new_context(self, protocol: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols([protocol])
+        if protocol == "h2":
+            # gRPC's clients resume no session, and a fifth of a handshake is for the tickets.
+            context.num_tickets = 0
         if self.current.client_ca is not None:
             context.load_verify_locations(cadata=self.current.client_ca.decode())
             context.verify_mode = ssl.CERT_REQUIRED

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import tempfile
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,13 @@ from h2.events import ConnectionTerminated, PingAckReceived, ResponseReceived
 from hpack import Encoder
 from hyperframe.frame import ContinuationFrame, Frame, HeadersFrame, RstStreamFrame
 
+from bench.processes import own_channel
 from isochrone_collector.auth.limits import host_of
 from isochrone_collector.grpc_api import front as front_module
 from isochrone_collector.grpc_api.front import Front
+from isochrone_collector.loop_share import LoopShare
+from isochrone_collector.server.certificates import Certificates
+from isochrone_collector.settings import Tls
 from isochrone_common.address import Address
 from isochrone_common.channel import CLIENT_OPTIONS, SERVER_OPTIONS
 
@@ -60,8 +66,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(host: str = "127.0.0.1") -> AsyncIterator[Served]:
-    served = Served(Front(Address(host, 0), tls=None))
+async def serving(host: str = "127.0.0.1", certificates: Certificates | None = None) -> AsyncIterator[Served]:
+    """Serve behind a front at this address, with TLS if there are certificates."""
+    served = Served(Front(Address(host, 0), tls=partial(certificates.context, "h2") if certificates else None))
     server = grpc.aio.server(options=SERVER_OPTIONS)
     handlers: Any = (served,)
     server.add_generic_rpc_handlers(handlers)
@@ -74,10 +81,10 @@ async def serving(host: str = "127.0.0.1") -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def channel_to(served: Served) -> AsyncIterator[grpc.aio.Channel]:
-    """Yield a channel with a connection of its own."""
-    options = [*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-    async with grpc.aio.insecure_channel(str(served.front.listen), options=options) as channel:
+async def channel_to(served: Served, roots: str | None = None) -> AsyncIterator[grpc.aio.Channel]:
+    """Yield a channel with a connection of its own, with TLS if there are roots."""
+    options = [*CLIENT_OPTIONS, ("grpc.enable_retries", 0)]
+    async with own_channel(str(served.front.listen), roots=roots, server_name=None, options=options) as channel:
         yield channel
 
 
@@ -225,6 +232,45 @@ async def test_a_credential_lifts_the_limits_of_frames() -> None:
                     client.http2.send_headers(stream, HEAD)
                     client.http2.reset_stream(stream)
                 assert await client.is_served() is is_kept
+
+
+async def test_a_credential_ends_the_wait_for_a_share_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the share is spent, a connection with a credential is served, whatever it sends, and others wait."""
+    certificates = Certificates(Tls(), data_dir=tmp_path, host="127.0.0.1")
+    roots, waiting = certificates.current.certificate, list[Callable[[], None]]()
+    async with serving(certificates=certificates) as served, channel_to(served, roots) as channel:
+        await call(channel, "/t.T/Admitted")
+        monkeypatch.setattr(LoopShare, "add", lambda _, work: waiting.append(work))
+        async with channel_to(served, roots) as other:
+            waits = asyncio.create_task(call(other))
+            contents = [b"x" * size for size in (1, 8_000_000)] * 20
+            assert await asyncio.gather(*(call(channel, content=content) for content in contents)) == contents
+            assert not waits.done()
+            monkeypatch.undo()
+            for work in waiting:
+                work()
+            assert await waits == b"x"
+
+
+async def test_the_calls_of_a_connection_without_a_credential_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred calls that arrive at once reach gRPC one at a time."""
+    async with serving() as served, client_of(served) as client:
+        # The second time sends what h2 answers the server's settings.
+        assert [await client.is_served(), await client.is_served()] == [True, True]
+        turns: deque[Callable[[], None]] = deque()
+        monkeypatch.setattr(LoopShare, "add", lambda _, work: turns.append(work))
+        for stream in range(1, 201, 2):
+            client.http2.send_headers(stream, HEAD)
+        client.send()
+        async with asyncio.timeout(TIMEOUT_S):
+            for number in range(1, 101):
+                while len(served.fields) < number:
+                    await asyncio.sleep(0)
+                assert (len(served.fields), len(turns)) == (number, int(number < 100))
+                if turns:
+                    turns.popleft()()
 
 
 async def test_connections_without_a_credential_are_counted_per_address(monkeypatch: pytest.MonkeyPatch) -> None:

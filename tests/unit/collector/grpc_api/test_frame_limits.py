@@ -43,8 +43,8 @@ def passed(frames: Iterable[Frame | bytes], limits: FrameLimits | None = None, *
     """Return what a new connection with these frames passes on, all of which arrive at once."""
     content = b"".join(frame if isinstance(frame, bytes) else frame.serialize() for frame in frames)
     if limits is None:
-        return FrameLimits().passed(PREFACE + content, now_at)
-    return limits.passed(content, now_at)
+        return b"".join(FrameLimits().passed(PREFACE + content, now_at))
+    return b"".join(limits.passed(content, now_at))
 
 
 def connection() -> bytes:
@@ -64,7 +64,7 @@ def connection() -> bytes:
 def test_all_bytes_of_a_client_are_passed_on(size: int) -> None:
     """Wherever reads end, and in their order; at most a frame that has not arrived in full is held back."""
     content, limits = connection(), FrameLimits()
-    parts = [limits.passed(content[at : at + size], NOW_AT) for at in range(0, len(content), size)]
+    parts = [passed([content[at : at + size]], limits) for at in range(0, len(content), size)]
     assert b"".join(parts) == content
 
 
@@ -72,8 +72,8 @@ def test_a_message_is_passed_on_as_it_arrives() -> None:
     """The head of its frame is enough: gRPC limits what it buffers of a message."""
     limits = FrameLimits()
     content = PREFACE + DataFrame(1, b"x" * 10_000).serialize()
-    assert limits.passed(content[:5_000], NOW_AT) == content[:5_000]
-    assert limits.passed(content[5_000:], NOW_AT) == content[5_000:]
+    assert passed([content[:5_000]], limits) == content[:5_000]
+    assert passed([content[5_000:]], limits) == content[5_000:]
 
 
 def test_the_frames_of_a_large_message_are_not_counted() -> None:
@@ -86,8 +86,19 @@ def test_a_head_is_passed_on_when_it_is_known() -> None:
     """Of header fields that may be too large, gRPC gets nothing."""
     limits = FrameLimits()
     content = head(Encoder().encode(HEAD)).serialize()
-    assert limits.passed(PREFACE + content[:-1], NOW_AT) == PREFACE
-    assert limits.passed(content[-1:], NOW_AT) == content
+    assert passed([PREFACE, content[:-1]], limits) == PREFACE
+    assert passed([content[-1:]], limits) == content
+
+
+def test_without_a_credential_a_part_begins_with_each_call() -> None:
+    """So that calls can be passed on one at a time; with a credential everything is one part."""
+    call, message = head(Encoder().encode(HEAD)).serialize(), DataFrame(1, b"x" * 2_000).serialize()
+    content = message + call + message + call
+    limits = FrameLimits()
+    assert limits.passed(PREFACE + content, NOW_AT) == [PREFACE + message, call + message, call]
+    assert limits.passed(content[:-1], NOW_AT) == [message, call + message]
+    limits.is_admitted = True
+    assert limits.passed(content[-1:] + content, NOW_AT) == [call + content]
 
 
 def stored_fields() -> list[Frame | bytes]:

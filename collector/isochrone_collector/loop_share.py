@@ -1,0 +1,110 @@
+"""A bounded share of the event loop for connections without a credential, and TLS that stays within it.
+
+A flood of connections, handshakes or frames then delays a call by a slice in each of the turns of the event loop that
+the call needs, however much there is to do.
+"""
+
+import asyncio
+import ssl
+import time
+from asyncio.sslproto import SSLProtocol
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+HANDSHAKE_S = 5.0
+# The work of a turn ends after a slice; the next one begins when that much time has been gained again. A handshake
+# takes a millisecond, and cannot be divided.
+_SLICE_S = 0.001
+_SHARE = 0.25
+# One record of TLS, and what is read at once with a credential.
+_RECORD_BYTES, _READ_BYTES = 16 << 10, 256 << 10
+# What was read is decrypted before anything else is read, so all connections share this.
+_READ = memoryview(bytearray(_READ_BYTES))
+
+
+class LoopShare:
+    """Runs work in the order in which it came, in a quarter of the time; at once after a pause."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_planned = False
+        self._gained_s, self._seen = _SLICE_S, time.perf_counter()
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Run this in its turn."""
+        self._waiting.append(work)
+        if not self._is_planned:
+            self._plan()
+
+    def spend(self, seconds: float) -> None:
+        """Count work that is done elsewhere."""
+        self._gained_s -= seconds
+
+    def _plan(self) -> None:
+        self._is_planned = True
+        self._gain()
+        if self._gained_s > 0:
+            self._loop.call_soon(self._run)
+        else:
+            self._loop.call_later((_SLICE_S - self._gained_s) / _SHARE, self._run)
+
+    def _gain(self) -> None:
+        now = time.perf_counter()
+        self._gained_s = min(_SLICE_S, self._gained_s + (now - self._seen) * _SHARE)
+        self._seen = now
+
+    def _run(self) -> None:
+        self._is_planned = False
+        self._gain()
+        while self._waiting and self._gained_s > 0:
+            begun = time.perf_counter()
+            self._waiting.popleft()()
+            self._gained_s -= time.perf_counter() - begun
+        if self._waiting and not self._is_planned:
+            self._plan()
+
+
+class Tls(SSLProtocol):
+    """TLS of an accepted connection. Until it is admitted, what it receives waits for its turn."""
+
+    max_size = _RECORD_BYTES
+
+    # Of asyncio, and unknown to its stubs.
+    _incoming: ssl.MemoryBIO
+    _ssl_reading_paused: bool
+    _transport: asyncio.Transport | None
+
+    def __init__(self, connection: asyncio.Protocol, context: ssl.SSLContext, share: LoopShare) -> None:
+        loop = asyncio.get_running_loop()
+        self.established: asyncio.Future[None] = loop.create_future()
+        """Done after the handshake."""
+        limits: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": HANDSHAKE_S}
+        super().__init__(loop, connection, context, self.established, server_side=True, **limits)
+        # Of asyncio, which has one for each connection.
+        self._ssl_buffer_view = self._ssl_buffer = _READ[:0]
+        self._share: LoopShare | None = share
+
+    def admit(self) -> None:
+        """Read as much as there is, and at once."""
+        self._share = None
+
+    def get_buffer(self, n: int) -> memoryview:  # noqa: ARG002  # as in asyncio
+        """Return where to read to."""
+        return _READ[:_RECORD_BYTES] if self._share else _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decrypt what was read, or wait for that."""
+        self._incoming.write(_READ[:nbytes])
+        if self._share is None or self._transport is None:
+            super().buffer_updated(0)
+        else:
+            self._transport.pause_reading()
+            self._share.add(self._continue)
+
+    def _continue(self) -> None:
+        if self._transport is not None:
+            if not self._ssl_reading_paused:
+                self._transport.resume_reading()
+            super().buffer_updated(0)

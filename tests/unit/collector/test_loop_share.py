@@ -1,0 +1,78 @@
+"""The share of the event loop that connections without a credential have."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from isochrone_collector.loop_share import LoopShare
+
+TIMEOUT_S = 10.0
+SLICE_S, SHARE = 0.001, 0.25
+
+
+class Processor:
+    """A clock that only work and waiting move; it stands for `time` and for the timers of the event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", self._call_later)
+
+    def _call_later(self, delay: float, call: Callable[[], None]) -> asyncio.Handle:
+        self.now += delay
+        return asyncio.get_running_loop().call_soon(call)
+
+    def work(self, seconds: float) -> None:
+        """Compute."""
+        self.now += seconds
+
+
+async def run_all(share: LoopShare, works: list[Callable[[], None]]) -> None:
+    """Run these, and return when the last one has run."""
+    done = asyncio.Event()
+    for work in (*works, done.set):
+        share.add(work)
+    async with asyncio.timeout(TIMEOUT_S):
+        await done.wait()
+
+
+@pytest.mark.parametrize("each_s", [0.00002, 0.0003, 0.001, 0.02])
+async def test_a_flood_has_a_quarter_of_the_time(monkeypatch: pytest.MonkeyPatch, each_s: float) -> None:
+    """In the order in which it came; at once it takes a slice, and what is gained meanwhile, and one piece of work."""
+    processor = Processor(monkeypatch)
+    share, begun = LoopShare(), list[tuple[int, float]]()
+
+    def work(number: int) -> None:
+        begun.append((number, processor.now))
+        processor.work(each_s)
+
+    await run_all(share, [lambda number=number: work(number) for number in range(2_000)])  # type: ignore[misc]
+    assert [number for number, _ in begun] == list(range(2_000))
+    assert 2_000 * each_s / processor.now == pytest.approx(SHARE, rel=0.1)
+    pauses = [index for index, ((_, one), (_, other)) in enumerate(pairwise(begun)) if other > one + 2 * each_s]
+    assert (
+        max(after - before for before, after in pairwise([-1, *pauses])) * each_s
+        <= SLICE_S / (1 - SHARE) + 1.01 * each_s
+    )
+
+
+async def test_work_that_is_done_elsewhere_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What calls cost that were passed on delays the next one."""
+    processor = Processor(monkeypatch)
+    share = LoopShare()
+    await run_all(share, [lambda: share.spend(0.0005)] * 1_000)
+    assert processor.now == pytest.approx(1_000 * 0.0005 / SHARE, rel=0.1)
+
+
+async def test_after_a_pause_work_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single connection waits for nothing but its turn."""
+    processor = Processor(monkeypatch)
+    share = LoopShare()
+    for _ in range(100):
+        before = processor.now
+        await run_all(share, [lambda: processor.work(SLICE_S / 2)])
+        assert processor.now == before + SLICE_S / 2
+        processor.work(4 * SLICE_S)
