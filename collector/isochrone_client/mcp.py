@@ -41,52 +41,31 @@ from isochrone_wire.queries.windows import EXAMPLES
 _DAY = "24h"
 
 
-def _one_of(kind: type[StrEnum], description: str) -> WithJsonSchema:
-    """The schema of a choice in one place, because not every assistant follows a reference."""
-    return WithJsonSchema({"type": "string", "enum": [one.value for one in kind], "description": description})
+Names = tuple[str, ...]
+Only = Literal["", "decided", "faster", "slower", "equivalent", "mixed", "undecided"]
 
-
-Regions = Annotated[
-    tuple[str, ...],
-    Field(description="Only these regions, where the requests come from, such as us-east-2. Empty: all regions."),
-]
-Targets = Annotated[
-    tuple[str, ...],
-    Field(description="Only targets with these names, such as kimi-k2.5, moonshot/kimi-k2.5 or qwen/*. Empty: all."),
-]
-Span = Annotated[str, Field(description=f"The time range of the measurements, in UTC: {EXAMPLES}.")]
-Fields = Annotated[
-    tuple[str, ...],
-    Field(description="Only these fields of the structured content, in this order, for a shorter answer. Empty: all."),
-]
-By = Annotated[
-    Order, _one_of(Order, "Rank by the median of a latency or speed, by price, success, or tokens per dollar.")
-]
-Compared = Annotated[Metric, _one_of(Metric, "The metric to compare; ttft is the time to first token.")]
-Baseline = Annotated[str, Field(description="The region to compare with. Empty: that of the plan.")]
-Against = Annotated[
-    tuple[str, ...], Field(description="The regions to compare with the baseline. Empty: every other region.")
-]
-Only = Annotated[
-    Literal["", "decided", "faster", "slower", "equivalent", "mixed", "undecided"],
-    Field(description="Only differentials with this decision; decided is all but undecided. Empty: all."),
-]
-Explained = Annotated[
-    str, Field(description="One target to explain in sentences: how much, how certain, where from, what would help.")
-]
-Region = Annotated[str, Field(description="The region where the requests come from, such as us-east-2.")]
-Route = Annotated[str, Field(description="The name of a route in the plan, such as chat.")]
-OptionalRoute = Annotated[str, Field(description="Only this route of the plan, such as chat. Empty: all routes.")]
-Generation = Annotated[int, Field(ge=0, description="The generation of the table to explain. 0: the newest.")]
-Past = Annotated[bool, Field(description="Also the incidents of the window that are over.")]
-IncidentId = Annotated[str, Field(description="The id of one incident, to show its newest failed samples.")]
-AnswerTokens = Annotated[int, Field(ge=1, le=1_000_000, description="The length of the answer, in output tokens.")]
-LimitSeconds = Annotated[
-    float, Field(ge=0.001, le=86_400, description="The limit, in seconds from the request to the last token.")
-]
-MinSpeed = Annotated[
-    float, Field(ge=0, le=1e6, description="Requests below this speed, in tokens per second, count as too late.")
-]
+# The descriptions of the inputs by their names, and of one question's input of that name.
+_INPUTS = {
+    "regions": "Only these regions, where the requests come from, such as us-east-2. Empty: all regions.",
+    "targets": "Only targets with these names, such as kimi-k2.5, moonshot/kimi-k2.5 or qwen/*. Empty: all.",
+    "window": f"The time range of the measurements, in UTC: {EXAMPLES}.",
+    "fields": "Only these fields of the structured content, in this order, for a shorter answer. Empty: all.",
+    "by": "Rank by the median of a latency or speed, by price, success, or tokens per dollar.",
+    "metric": "The metric to compare; ttft is the time to first token.",
+    "baseline": "The region to compare with. Empty: that of the plan.",
+    "against": "The regions to compare with the baseline. Empty: every other region.",
+    "only": "Only differentials with this decision; decided is all but undecided. Empty: all.",
+    "explain": "One target to explain in sentences: how much, how certain, where from, what would help.",
+    "region": "The region where the requests come from, such as us-east-2.",
+    "route": "Only this route of the plan, such as chat. Empty: all routes.",
+    "explain.route": "The name of a route in the plan, such as chat.",
+    "generation": "The generation of the table to explain. 0: the newest.",
+    "past": "Also the incidents of the window that are over.",
+    "incident": "The id of one incident, to show its newest failed samples.",
+    "answer_tokens": "The length of the answer, in output tokens.",
+    "limit_seconds": "The limit, in seconds from the request to the last token.",
+    "min_tokens_per_second": "Requests below this speed, in tokens per second, count as too late.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +93,11 @@ class Questions:
     def leaderboard(
         self,
         *,
-        by: By = Order.TTFT,
-        regions: Regions = (),
-        targets: Targets = (),
-        window: Span = _DAY,
-        fields: Fields = (),
+        by: Order = Order.TTFT,
+        regions: Names = (),
+        targets: Names = (),
+        window: str = _DAY,
+        fields: Names = (),
     ) -> Answer:
         """Rank the measured LLM targets (provider/model) by latency, speed, price or success, from each region.
 
@@ -135,14 +114,14 @@ class Questions:
     def diff(
         self,
         *,
-        baseline: Baseline = "",
-        against: Against = (),
-        metric: Compared = Metric.TTFT,
-        targets: Targets = (),
-        window: Span = _DAY,
+        baseline: str = "",
+        against: Names = (),
+        metric: Metric = Metric.TTFT,
+        targets: Names = (),
+        window: str = _DAY,
         only: Only = "",
-        explain: Explained = "",
-        fields: Fields = (),
+        explain: str = "",
+        fields: Names = (),
     ) -> Answer:
         """Compare regions with a baseline region, target by target: is it slower from there, by how much, and why?
 
@@ -172,7 +151,7 @@ class Questions:
             return self._answer(page, require, shown=told, fields=fields)
         return self._answer(differentials.page(answer, rows, metric=metric, now_at=now), require, fields=fields)
 
-    def routes(self, *, regions: Regions = (), route: OptionalRoute = "", fields: Fields = ()) -> Answer:
+    def routes(self, *, regions: Names = (), route: str = "", fields: Names = ()) -> Answer:
         """Show where to send requests now: the route tables in force, per region and route.
 
         The entries of a table are its members in the order of preference, with the weight (a share of 1) of the
@@ -189,7 +168,7 @@ class Questions:
             fields=fields,
         )
 
-    def explain(self, *, region: Region, route: Route, generation: Generation = 0) -> Answer:
+    def explain(self, *, region: str, route: str, generation: Annotated[int, Field(ge=0)] = 0) -> Answer:
         """Explain the decision behind the table of a route in a region, step by step: why this member, since when.
 
         The collector repeats the decision from its stored inputs; replays is true if that gives the same table.
@@ -202,9 +181,7 @@ class Questions:
             shown=(route_pages.explanation_page(answer, now_at=now_at()),),
         )
 
-    def incidents(
-        self, *, past: Past = False, window: Span = _DAY, incident: IncidentId = "", fields: Fields = ()
-    ) -> Answer:
+    def incidents(self, *, past: bool = False, window: str = _DAY, incident: str = "", fields: Names = ()) -> Answer:
         """Show the targets that fail or are throttled now: since when, from which regions, and how.
 
         With `past`, also those of the window that are over; with `incident`, one of them and its newest failed samples.
@@ -220,13 +197,13 @@ class Questions:
     def estimate(
         self,
         *,
-        answer_tokens: AnswerTokens,
-        limit_seconds: LimitSeconds = 10.0,
-        min_tokens_per_second: MinSpeed = 0.0,
-        regions: Regions = (),
-        targets: Targets = (),
-        window: Span = _DAY,
-        fields: Fields = (),
+        answer_tokens: Annotated[int, Field(ge=1, le=1_000_000)],
+        limit_seconds: Annotated[float, Field(ge=0.001, le=86_400)] = 10.0,
+        min_tokens_per_second: Annotated[float, Field(ge=0, le=1e6)] = 0.0,
+        regions: Names = (),
+        targets: Names = (),
+        window: str = _DAY,
+        fields: Names = (),
     ) -> Answer:
         """Estimate how long an answer of a given length takes, and how often it is complete within a limit.
 
@@ -329,10 +306,21 @@ def _tool(question: Callable[..., Answer]) -> Tool:
         return CallToolResult(content=[text], structured_content=answer.document)
 
     signature = inspect.signature(question, eval_str=True)
-    ask.__signature__ = signature.replace(return_annotation=Annotated[CallToolResult, Document])  # type: ignore[attr-defined]  # inspect reads it
+    inputs = [_described(one, question.__name__) for one in signature.parameters.values()]
+    result = Annotated[CallToolResult, Document]
+    ask.__signature__ = signature.replace(parameters=inputs, return_annotation=result)  # type: ignore[attr-defined]  # inspect reads it
     tool = Tool.from_function(ask, description=inspect.getdoc(question), annotations=_READ_ONLY, structured_output=True)
-    inputs = tool.fn_metadata.arg_model
-    inputs.model_config["extra"] = "forbid"
-    inputs.model_rebuild(force=True)
-    tool.parameters = inputs.model_json_schema()
+    model = tool.fn_metadata.arg_model
+    model.model_config["extra"] = "forbid"
+    model.model_rebuild(force=True)
+    tool.parameters = model.model_json_schema()
     return tool
+
+
+def _described(one: inspect.Parameter, question: str) -> inspect.Parameter:
+    kind, text = one.annotation, _INPUTS.get(f"{question}.{one.name}", _INPUTS[one.name])
+    described: Any = Field(description=text)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        # In one place, because not every assistant follows a reference.
+        described = WithJsonSchema({"type": "string", "enum": [choice.value for choice in kind], "description": text})
+    return one.replace(annotation=Annotated[kind, described])
