@@ -64,9 +64,7 @@ def sentence_column(heading: str, of: Callable[[Row], str], **more: Any) -> Colu
     return Column(heading, of, prose=True, short=lambda row: _PROVIDER.sub("", of(row)), short_of=PROVIDERS, **more)
 
 
-def quantile_column(
-    heading: str, of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0
-) -> Column[Row]:
+def quantile_column(heading: str, of: QuantileOf[Row], *, unit: str = "ms", priority: int = 0) -> Column[Row]:
     """The column of the quantiles that are shown, in milliseconds or in the `unit` of the answer."""
 
     def text(row: Row) -> Amount:
@@ -75,17 +73,17 @@ def quantile_column(
             return amount(_scaled(value_of(quantile), unit))
         return Amount((_scaled(quantile.low, unit),), "≥ {}")  # without an upper bound
 
-    return Column(heading, text, unit=unit, scale=scale, priority=priority)
+    return Column(heading, text, unit=unit, scale=unit, priority=priority)
 
 
-def interval_column(of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0) -> Column[Row]:
+def interval_column(of: QuantileOf[Row], *, unit: str = "ms", priority: int = 0) -> Column[Row]:
     """The column of the 95 % intervals of quantiles."""
 
     def text(row: Row) -> str | Amount:
         found = of(row)
         return amount_interval(_scaled(found.low, unit), _scaled(found.high, unit)) if found else UNKNOWN
 
-    return Column("interval", text, unit=f"95 %, {unit}" if unit == "ms" else "95 %", scale=scale, priority=priority)
+    return Column("interval", text, unit=f"95 %, {unit}" if unit == "ms" else "95 %", scale=unit, priority=priority)
 
 
 def _scaled(value: float | None, unit: str) -> float | None:

@@ -95,21 +95,13 @@ _QUANTILES: dict[str, cells.QuantileOf[Standing]] = {
     "e2e p50": lambda row: row.e2e_p50_us,
     "speed p50": lambda row: row.tokens_per_second_p50,
 }
-_UNITS = {"speed p50": ("tokens/s", "speed")}
+_UNITS = {"speed p50": "tokens/s"}
 _COLUMNS: dict[str, Column[Standing]] = {
     "rank": Column("rank", _ranks),
     "model": Column("model", lambda row: row.model, wide=True),
     "provider": Column("provider", lambda row: row.provider, wide=True),
-    **{
-        name: cells.quantile_column(name, of, unit=unit, scale=scale)
-        for name, of in _QUANTILES.items()
-        for unit, scale in [_UNITS.get(name, ("ms", "ms"))]
-    },
-    **{
-        f"{name} ±": cells.interval_column(of, unit=unit, scale=scale)
-        for name, of in _QUANTILES.items()
-        for unit, scale in [_UNITS.get(name, ("ms", "ms"))]
-    },
+    **{name: cells.quantile_column(name, of, unit=_UNITS.get(name, "ms")) for name, of in _QUANTILES.items()},
+    **{f"{name} ±": cells.interval_column(of, unit=_UNITS.get(name, "ms")) for name, of in _QUANTILES.items()},
     "per $": Column("speed", _per_dollar, unit="per $/M"),
     "input": Column("input", lambda row: formats.amount_dollars(row.usd_per_m_input), unit="$/M"),
     "output": Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M"),
@@ -161,9 +153,7 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
             Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M", priority=3),
             cells.quantile_column("ttft p50", lambda row: row.ttft_p50_us),
             cells.interval_column(lambda row: row.ttft_p50_us, priority=1),
-            cells.quantile_column(
-                "speed p50", lambda row: row.tokens_per_second_p50, unit="tokens/s", scale="speed", priority=4
-            ),
+            cells.quantile_column("speed p50", lambda row: row.tokens_per_second_p50, unit="tokens/s", priority=4),
             Column("speed", _per_dollar, unit="per $/M", priority=5),
             Column(
                 "n ≈\nindependent",
