@@ -114,6 +114,18 @@ def worth(n: int, n_eff: float | None) -> str:
     return str(n) if independent == str(n) else f"{n} ≈ {independent}"
 
 
+def worth_column(
+    noun: str, n: Callable[[Row], int], of: Callable[[Row], Quantile | Proportion | None], *, priority: int = 0
+) -> Column[Row]:
+    """The column of the numbers of samples or rounds, worth as many as the interval of a quantity counts."""
+
+    def text(row: Row) -> str:
+        found = of(row)
+        return worth(n(row), found.n_eff if found else None)
+
+    return Column(f"{noun} ≈\nindependent", text, priority=priority)
+
+
 def is_shown(quantile: Quantile | None) -> bool:
     """True if the quantile has an interval."""
     return quantile is not None and quantile.low is not None and quantile.high is not None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
@@ -48,7 +47,7 @@ def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
     shown = _SHOWN[answer.order]
     counts = ("sent", "failed", "throttled", "skipped") if answer.order is Order.SUCCESS else ("n", "failed")
     ranking = _QUANTILES.get(_RANKED_BY[answer.order], _QUANTILES["ttft p50"])
-    columns = _COLUMNS | {"n": _worth_column(lambda row: row.n, ranking)}
+    columns = _COLUMNS | {"n": cells.worth_column("n", lambda row: row.n, ranking)}
     models: dict[str, set[str]] = {}
     for row in answer.standings:
         models.setdefault(row.model, set()).add(row.provider)
@@ -57,13 +56,6 @@ def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
     return tuple(
         columns[name] if name in always else replace(columns[name], priority=_PRIORITY_OF.get(name, place))
         for place, name in enumerate(("rank", "model", "provider", *shown, *counts))
-    )
-
-
-def _worth_column(n: Callable[[Standing], int], of: Callable[[Standing], Any], heading: str = "n") -> Column[Standing]:
-    """The number of samples, and how many independent ones the interval of a quantity counts."""
-    return Column(
-        f"{heading} ≈\nindependent", lambda row: cells.worth(n(row), found.n_eff if (found := of(row)) else None)
     )
 
 
@@ -106,7 +98,7 @@ _COLUMNS: dict[str, Column[Standing]] = {
     "input": Column("input", lambda row: formats.amount_dollars(row.usd_per_m_input), unit="$/M"),
     "output": Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M"),
     **dict(zip(("success", "success ±"), cells.share_columns("success", lambda row: row.success), strict=True)),
-    "sent": _worth_column(lambda row: row.success.n if row.success else 0, lambda row: row.success, "sent"),
+    "sent": cells.worth_column("sent", lambda row: row.success.n if row.success else 0, lambda row: row.success),
     "failed": _count_column("failed", lambda row: row.failed, "red"),
     "throttled": _count_column("throttled", lambda row: row.throttled),
     "skipped": _count_column("skipped", lambda row: row.skipped),
@@ -155,11 +147,7 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
             cells.interval_column(lambda row: row.ttft_p50_us, priority=1),
             cells.quantile_column("speed p50", lambda row: row.tokens_per_second_p50, unit="tokens/s", priority=4),
             Column("speed", _per_dollar, unit="per $/M", priority=5),
-            Column(
-                "n ≈\nindependent",
-                lambda row: cells.worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
-                priority=6,
-            ),
+            cells.worth_column("n", lambda row: row.n, lambda row: row.ttft_p50_us, priority=6),
         ),
         rows=rows,
         group=lambda row: f"from {row.region}",

@@ -97,11 +97,7 @@ def _columns(
         cells.quantile_column("p95", p95),
         cells.interval_column(p95, priority=4),
         Column("change of\np95", change(p95), unit="ms", scale="ms", priority=3),
-        Column(
-            "rounds ≈\nindependent",
-            lambda row: cells.worth(row.rounds, quantile.n_eff if (quantile := p95(row)) else None),
-            priority=8,
-        ),
+        cells.worth_column("rounds", lambda row: row.rounds, p95, priority=8),
         Column("requests", lambda row: str(row.requests), priority=6),
         Column("cost", lambda row: amount_dollars(row.usd), unit="$", priority=1),
         Column("switches", lambda row: str(row.switches), priority=7),
