@@ -242,10 +242,7 @@ def _drain(text: str) -> Drain:
 
 # The options that need no other one: the field, and the function that reads the text. `SettingsError` is raised.
 _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "credentials": ("credentials", _path),
-    "policy": ("policy", _path),
-    "ca_file": ("ca_file", _path),
-    "plan": ("plan", _path),
+    **{name: (name, _path) for name in ("credentials", "policy", "ca_file", "plan")},
     "concurrency": ("concurrency", lambda text: int(float(text))),  # TOML may write 8.0
     "metrics_listen": ("metrics", _metrics_address),
     "spool_limit": ("spool_limit_bytes", parse_size),

@@ -133,18 +133,14 @@ def _walk(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Iterator[Probl
         for key, value in node.value:
             # A list or a mapping as a key is refused when the data is built.
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-            yield from _key_problems(key, name, lines.get((*path, name)))
+            line, shown = key.start_mark.line + 1, shortened(name, _MAX_KEY_CHARS)
+            if key.tag != _STR_TAG:
+                yield Problem(line=line, message=f"a key must be text: write {shown!r} in quotes")
+            if (first_line := lines.get((*path, name))) is not None:
+                yield Problem(line=line, message=f"key {shown!r} is already in line {first_line}")
             _read_long_number_as_text(key)
-            lines[*path, name] = key.start_mark.line + 1
+            lines[*path, name] = line
             yield from _walk(value, (*path, name), lines)
-
-
-def _key_problems(key: yaml.Node, name: str, first_line: int | None) -> Iterator[Problem]:
-    line, shown = key.start_mark.line + 1, shortened(name, _MAX_KEY_CHARS)
-    if key.tag != _STR_TAG:
-        yield Problem(line=line, message=f"a key must be text: write {shown!r} in quotes")
-    if first_line is not None:
-        yield Problem(line=line, message=f"key {shown!r} is already in line {first_line}")
 
 
 def _read_long_number_as_text(node: yaml.Node) -> None:

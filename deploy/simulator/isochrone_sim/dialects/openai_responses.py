@@ -35,7 +35,15 @@ class _Renderer(ItemRenderer):
             "created_at": metadata.created_at // 1_000_000,
             "model": metadata.model,
         }
-        self._usage = {"usage": _usage(usage)} if usage else {}
+        self._usage: dict[str, Any] = {}
+        if usage:
+            self._usage["usage"] = {
+                "input_tokens": usage.prompt_tokens,
+                "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+                "output_tokens": usage.output_tokens,
+                "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+                "total_tokens": usage.prompt_tokens + usage.output_tokens,
+            }
         self._sequence = 0
         self._items: list[dict[str, Any]] = []
         self._tool = ""
@@ -156,13 +164,3 @@ def _part(channel: Channel, text: str) -> dict[str, Any]:
     if channel is Channel.REASONING:
         return {"type": "summary_text", "text": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.prompt_tokens + usage.output_tokens,
-    }
