@@ -282,6 +282,14 @@ def test_the_quarantine_is_dropped_first(tmp_path: Path) -> None:
     assert spool.stats().account.holds
 
 
+def test_of_waiting_samples_the_older_half_is_dropped(tmp_path: Path) -> None:
+    """Without a batch, the older half of the waiting samples makes room, and the one being recorded stays."""
+    spool = spool_of(tmp_path, range(5))
+    with database.transaction(spool._db):
+        assert spool._drop_oldest("spool_full")
+    assert (rounds(leased(spool)), spool.stats().dropped) == ([2, 3, 4], {"spool_full": 2})
+
+
 def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
     """The set of batches that were ever leased does not grow with dropped batches."""
     spool = spool_of(tmp_path, range(1))
