@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Collector, StartCollector
+from fixtures.postgres import rows
 from fixtures.simulator import Simulator
 from isochrone_wire.insights import AlertKind
 from testdata.reading import printed_rows
@@ -90,8 +91,7 @@ def test_nothing_is_lost_whatever_is_away(world: World, fault_simulator: Simulat
     world.first.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
     agent = world.agent()
     world.eventually(20, lambda: world.stored() >= 6, "six samples stored")
-    with psycopg.connect(world.url) as connection:
-        outcomes = {row[0] for row in connection.execute("select outcome from sample").fetchall()}
+    outcomes = {row[0] for row in rows(world.url, "select outcome from sample")}
     # On a busy machine a round may be due before the probe of the one before it has ended.
     assert outcomes - {"skipped_overlap"} == {"ok", "http_error"}
     world.first.kill()
@@ -161,8 +161,7 @@ def test_a_restored_database_gets_what_it_has_lost(
     names = {part: sql.Identifier(f"{conninfo_to_dict(world.url)['dbname']}{part}") for part in ("", "_backup")}
 
     def administrate(statement: LiteralString) -> None:
-        with psycopg.connect(postgres_server, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(name=names[""], copy=names["_backup"]))
+        rows(postgres_server, sql.SQL(statement).format(name=names[""], copy=names["_backup"]))
 
     def alerts() -> list[str]:
         with psycopg.connect(world.url) as connection:

@@ -4,10 +4,10 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from fixtures import later_version
+from fixtures.postgres import rows
 from isochrone_collector.store.postgres import schema
 from isochrone_migrations import versions
 
@@ -43,9 +43,8 @@ def test_a_collector_works_on_the_next_schema(empty_database_url: str, before: s
 
 
 def _facts(url: str) -> tuple[set[tuple[str, str, str, bool]], set[tuple[str, str, str]]]:
-    with psycopg.connect(url) as connection:
-        columns = connection.execute(_COLUMNS).fetchall()
-        constraints = connection.execute(_CONSTRAINTS).fetchall()
+    columns = rows(url, _COLUMNS)
+    constraints = rows(url, _CONSTRAINTS)
     return {(str(a), str(b), str(c), bool(d)) for a, b, c, d in columns}, {
         (str(a), str(b), str(c)) for a, b, c in constraints
     }

@@ -9,6 +9,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from fixtures import later_version
+from fixtures.postgres import rows
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres import migration_runner, schema
 from tools import schema_picture
@@ -40,10 +41,10 @@ def test_a_later_revision_goes_up_and_down(database_url: str) -> None:
 
 def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
     """A full downgrade leaves no table of the collector, also with partitions and samples."""
-    with psycopg.connect(database_url) as connection:
-        connection.execute(
-            "CREATE TABLE sample_20260101 PARTITION OF sample FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')"
-        )
+    rows(
+        database_url,
+        "CREATE TABLE sample_20260101 PARTITION OF sample FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')",
+    )
     schema.downgrade(database_url, revision="base")
     with psycopg.connect(database_url) as connection:
         listing = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -80,12 +81,10 @@ def test_three_at_once_migrate_once(empty_database_url: str) -> None:
 
 def test_a_migration_that_fails_changes_nothing(empty_database_url: str) -> None:
     """A revision that fails is rolled back as a whole, and the error states it."""
-    with psycopg.connect(empty_database_url) as connection:
-        connection.execute("CREATE TABLE sample_late (x int)")
+    rows(empty_database_url, "CREATE TABLE sample_late (x int)")
     with pytest.raises(SchemaError, match="was rolled back"):
         schema.migrate(empty_database_url)
-    with psycopg.connect(empty_database_url) as connection:
-        assert connection.execute("SELECT to_regclass('region')").fetchone() == (None,)
+    assert rows(empty_database_url, "SELECT to_regclass('region')") == [(None,)]
 
 
 def migrate(*words: str) -> subprocess.CompletedProcess[str]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
-import psycopg
 import pytest
 
 from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Collector, StartCollector, run_command
+from fixtures.postgres import rows
 from fixtures.simulator import API_KEY, Simulator
 from isochrone_agent.collector_client import CollectorClient
 from isochrone_agent.plan.credentials import Credential, Keyring
@@ -295,8 +295,10 @@ def test_a_wrong_signature_is_refused(collector: Collector, key: Path, tmp_path:
     assert (done.returncode, "is not a private key" in done.stderr) == (2, True)
     assert run_command(*words, str(key), *_as_operator(collector)).returncode == 0
     apply(collector, tmp_path, "eu-west-1", "--sign", str(key))
-    with psycopg.connect(collector.database_url) as connection:
-        connection.execute("UPDATE plan SET document = replace(document, 'h.invalid', 'x.invalid') WHERE version = 1")
+    rows(
+        collector.database_url,
+        "UPDATE plan SET document = replace(document, 'h.invalid', 'x.invalid') WHERE version = 1",
+    )
     code, said = roll_back(collector, 1, key)
     assert (code, "is not the one that was signed" in said) == (2, True), said
 
@@ -312,12 +314,12 @@ def _version(collector: Collector) -> int:
 
 def _replay(collector: Collector, version: int) -> None:
     """Put an earlier plan with its own signature into force, as a stolen collector could."""
-    with psycopg.connect(collector.database_url) as connection:
-        connection.execute(
-            "INSERT INTO plan (version, document, applied_at, applied_by, signature)"
-            " SELECT 4, document, now(), 'mallory', signature FROM plan WHERE version = %s",
-            [version],
-        )
+    rows(
+        collector.database_url,
+        "INSERT INTO plan (version, document, applied_at, applied_by, signature)"
+        " SELECT 4, document, now(), 'mallory', signature FROM plan WHERE version = %s",
+        [version],
+    )
 
 
 KEYED_PLAN = """

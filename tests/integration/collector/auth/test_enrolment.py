@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fixtures.collector import Caller, Collector, StartCollector, run_command
+from fixtures.postgres import rows
 from fixtures.simulator import certificate_for
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
@@ -532,14 +533,6 @@ class Clock:
         return self.at
 
 
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    opened = Database(database_url)
-    await opened.open()
-    yield opened
-    await opened.close()
-
-
 async def granted(database: Database) -> None:
     async with database.connection() as connection:
         row = CredentialRow(
@@ -569,8 +562,7 @@ async def cpu_of_refresh(authenticator: Authenticator) -> float:
 
 async def test_a_refresh_without_changes_is_cheap(database: Database, database_url: str) -> None:
     """With ten thousand credentials, the refresh of every second costs a small part of reading them all."""
-    with psycopg.connect(database_url) as connection:
-        connection.execute(FILL, [MANY])
+    rows(database_url, FILL, [MANY])
     authenticator = Authenticator(database=database, clock=Clock(), required=True)
     reading = await cpu_of_refresh(authenticator)
     idle = min([await cpu_of_refresh(authenticator) for _ in range(5)])
@@ -592,14 +584,12 @@ async def test_a_revocation_is_seen_at_the_next_refresh(database: Database) -> N
 async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database, database_url: str) -> None:
     """The full read of every minute finds a change that leaves the counts as they were, also on a clock set back."""
     for later in (61 * SECOND_US, -SECOND_US):
-        with psycopg.connect(database_url) as connection:
-            connection.execute("DELETE FROM credential")
+        rows(database_url, "DELETE FROM credential")
         await granted(database)
         clock = Clock()
         authenticator = Authenticator(database=database, clock=clock, required=True)
         await authenticator.refresh()
-        with psycopg.connect(database_url) as connection:
-            connection.execute("UPDATE credential SET secret_hash = sha256('another')")
+        rows(database_url, "UPDATE credential SET secret_hash = sha256('another')")
         await authenticator.refresh()
         assert await authenticated(authenticator)
         clock.at += later

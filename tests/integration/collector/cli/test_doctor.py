@@ -14,6 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.collector import Collector, StartCollector, run_command
+from fixtures.postgres import rows
 from isochrone_collector import webhook_signature
 from isochrone_collector.clock import now_at
 from isochrone_collector.store.postgres import embedded
@@ -77,8 +78,7 @@ def test_what_is_broken_is_found(start_collector: StartCollector, tmp_path: Path
     assert (code, found["partitions"]["verdict"]) == (1, "fail")
     assert found["partitions"]["sentence"].startswith("none for 2")
     assert found["plan"]["verdict"] == "warn"
-    with psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute("CREATE TABLE rest PARTITION OF sample DEFAULT")
+    rows(conninfo, "CREATE TABLE rest PARTITION OF sample DEFAULT")
     assert "DEFAULT partition" in consult(collector)[1]["partitions"]["sentence"]
 
 
@@ -90,8 +90,7 @@ def test_a_removed_audit_entry_is_found(start_collector: StartCollector, tmp_pat
     assert (found["verdict"], "this user owns the table" in found["sentence"]) == ("ok", True)
     conninfo = embedded.running(collector.data_dir)
     assert conninfo
-    with psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute("DELETE FROM audit")
+    rows(conninfo, "DELETE FROM audit")
     for name in ("jp-2", "jp-3"):
         collector.call.invite(name)
         assert consult(collector)[1]["audit"]["verdict"] == "fail"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
-import psycopg
 import pytest
 
 from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector
+from fixtures.postgres import rows
 from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
@@ -55,11 +55,6 @@ def a_sample(collector: Collector, **change: Any) -> Sample:
         target_id=target_of(collector), round_at=now_at(), outcome=Outcome.OK, dispatched_at=now_at(), ttft_us=350_000
     )
     return replace(plain, **change)
-
-
-def rows(collector: Collector, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(collector.database_url) as connection:
-        return connection.execute(query).fetchall()
 
 
 def refusal(call: Any, *arguments: Any, **more: Any) -> tuple[grpc.StatusCode, str]:
@@ -134,7 +129,7 @@ def test_samples_of_unknown_targets_stay_with_the_agent(collector: Collector) ->
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.NOT_FOUND
     assert (UNKNOWN_TARGETS_KEY, "11,12") in [tuple(pair) for pair in error.trailing_metadata()]
-    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+    assert rows(collector.database_url, "SELECT count(*) FROM ingest_batch") == [(0,)]
 
 
 def test_lost_batches_are_named(collector: Collector) -> None:
@@ -178,7 +173,7 @@ def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
     assert (first.stored, first.duplicate, first.rejected) == (2, 0, 4)
     assert (second.stored, second.duplicate, second.rejected) == (0, 2, 4)
     assert second.rejections == first.rejections
-    assert rows(collector, "SELECT idx FROM sample ORDER BY idx") == [(0,), (5,)]
+    assert rows(collector.database_url, "SELECT idx FROM sample ORDER BY idx") == [(0,), (5,)]
     assert collector.call.push(replace(batch, seq=2, samples=samples[:1])).stored == 1
 
 
@@ -203,8 +198,11 @@ def test_late_rounds_are_kept_apart(start_collector: StartCollector) -> None:
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=samples)
     assert collector.call.push(batch).stored == 3
     assert collector.call.push(batch).duplicate == 3
-    assert rows(collector, "SELECT idx, reason FROM sample_late ORDER BY idx") == [(0, "too_old"), (1, "in_the_future")]
-    assert rows(collector, "SELECT idx FROM sample") == [(2,)]
+    assert rows(collector.database_url, "SELECT idx, reason FROM sample_late ORDER BY idx") == [
+        (0, "too_old"),
+        (1, "in_the_future"),
+    ]
+    assert rows(collector.database_url, "SELECT idx FROM sample") == [(2,)]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +224,7 @@ def test_an_invalid_batch_is_refused(shared_collector: Collector, change: dict[s
     code, details = refusal(collector.call.push, replace(batch, **change))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert expected in details
-    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+    assert rows(collector.database_url, "SELECT count(*) FROM ingest_batch") == [(0,)]
 
 
 def test_a_sealed_batch_never_changes(collector: Collector) -> None:
@@ -238,7 +236,7 @@ def test_a_sealed_batch_never_changes(collector: Collector) -> None:
         assert code is grpc.StatusCode.ALREADY_EXISTS
         assert "another epoch" in details
     assert collector.call.push(replace(batch, sent_at=now_at())).duplicate == 1
-    assert rows(collector, "SELECT count(*), max(e2e_us) FROM sample") == [(1, batch.samples[0].e2e_us)]
+    assert rows(collector.database_url, "SELECT count(*), max(e2e_us) FROM sample") == [(1, batch.samples[0].e2e_us)]
 
 
 def test_a_message_too_large_is_refused(collector: Collector) -> None:
@@ -281,24 +279,26 @@ def test_the_whole_heartbeat_is_kept(collector: Collector) -> None:
     )
     before = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, heartbeat=heartbeat))
     assert (before.stored, before.duplicate, before.rejected, before.plan_version) == (0, 0, 0, 1)
-    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+    assert rows(collector.database_url, "SELECT count(*) FROM ingest_batch") == [(0,)]
     columns = "name, region, agent_version, plan_version, spool_depth, dropped, next_heartbeat_at - last_seen_at"
-    [(*stated, until_next)] = rows(collector, f"SELECT {columns} FROM vantage")
+    [(*stated, until_next)] = rows(collector.database_url, f"SELECT {columns} FROM vantage")
     assert stated == ["us-1", "us-east-2", "0.2.0", 1, 12, {"spool_full": 3}]
     assert until_next.total_seconds() == 30
     told = "finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us"
-    [found] = rows(collector, f"SELECT {told}, refused_plan_version, refused_plan_reason, spend FROM vantage")
+    [found] = rows(
+        collector.database_url, f"SELECT {told}, refused_plan_version, refused_plan_reason, spend FROM vantage"
+    )
     assert found[:5] == (30, 20, 4, 5, -7)
     assert found[5] == 400 * DAY_US
     assert found[6:-1] == (8, 2, "names a foreign host")
     assert found[-1] == [{"provider": "sim", "day_at": spend.day_at, "usd": 0.25, "tokens": 12, "requests": 3}]
-    assert rows(collector, "SELECT epoch, newest_sample_at FROM vantage") == [(7, None)]
+    assert rows(collector.database_url, "SELECT epoch, newest_sample_at FROM vantage") == [(7, None)]
     after = collector.call.push(
         Batch(vantage=VANTAGE, epoch=8, seq=1, samples=(a_sample(collector),), heartbeat=heartbeat)
     )
     collector.call.push(Batch(vantage=VANTAGE, epoch=8, seq=0, heartbeat=heartbeat))
     query = "SELECT epoch, (extract(epoch FROM newest_sample_at) * 1000000)::bigint FROM vantage"
-    [(epoch, newest_at)] = rows(collector, query)
+    [(epoch, newest_at)] = rows(collector.database_url, query)
     # By the clock of the database, which is that of this machine.
     assert (epoch, abs(newest_at - after.received_at) < MINUTE_US) == (8, True)
     assert before.received_at <= before.server_at <= after.received_at <= after.server_at
@@ -318,10 +318,14 @@ def test_concurrent_pushes_are_all_stored(collector: Collector) -> None:
         assert receipt.stored + receipt.duplicate == len(batch.samples)
     assert sum(receipt.stored for receipt in receipts) == sum(len(batch.samples) for batch in batches)
     assert sum(receipt.duplicate for receipt in receipts) == sum(len(batch.samples) for batch in twice)
-    found = rows(collector, "SELECT seq, count(*), count(DISTINCT idx) FROM sample GROUP BY seq ORDER BY seq")
+    found = rows(
+        collector.database_url, "SELECT seq, count(*), count(DISTINCT idx) FROM sample GROUP BY seq ORDER BY seq"
+    )
     assert found == [(batch.seq, len(batch.samples), len(batch.samples)) for batch in batches]
-    assert rows(collector, "SELECT count(*), sum(samples) FROM ingest_batch") == [(40, sum(n for _, n, _ in found))]
-    assert rows(collector, "SELECT count(*) FROM vantage WHERE newest_sample_at IS NOT NULL") == [(10,)]
+    assert rows(collector.database_url, "SELECT count(*), sum(samples) FROM ingest_batch") == [
+        (40, sum(n for _, n, _ in found))
+    ]
+    assert rows(collector.database_url, "SELECT count(*) FROM vantage WHERE newest_sample_at IS NOT NULL") == [(10,)]
     assert collector.call.push(replace(batches[0], epoch=8)).stored == 1, "another epoch is another batch"
 
 
@@ -343,7 +347,7 @@ def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> No
     assert grpc.StatusCode.ALREADY_EXISTS in found[:2]
     assert {*found[:2]} & {2, 3}
     assert found[2:] == [2] * 10
-    assert rows(collector, "SELECT seq, count(*) FROM sample GROUP BY seq ORDER BY seq")[1:] == [
+    assert rows(collector.database_url, "SELECT seq, count(*) FROM sample GROUP BY seq ORDER BY seq")[1:] == [
         (seq, 2) for seq in range(2, 12)
     ]
 
@@ -368,12 +372,12 @@ def test_cut_database_connections_lose_nothing(collector: Collector) -> None:
     with ThreadPoolExecutor(8) as threads:
         pushing = [threads.submit(push_until_taken, batch) for batch in batches]
         for _ in range(8):
-            rows(collector, cut + " AND datname = current_database()")
+            rows(collector.database_url, cut + " AND datname = current_database()")
             time.sleep(0.1)
     assert [push.result() for push in pushing] == [20] * 300
-    assert rows(collector, "SELECT count(*), count(DISTINCT (seq, idx)) FROM sample") == [(6000, 6000)]
-    assert rows(collector, "SELECT count(*), sum(stored) FROM ingest_batch") == [(300, 6000)]
-    rows(collector, cut.replace("(pid)", "(pid, 5000)") + " AND datname = current_database()")
+    assert rows(collector.database_url, "SELECT count(*), count(DISTINCT (seq, idx)) FROM sample") == [(6000, 6000)]
+    assert rows(collector.database_url, "SELECT count(*), sum(stored) FROM ingest_batch") == [(300, 6000)]
+    rows(collector.database_url, cut.replace("(pid)", "(pid, 5000)") + " AND datname = current_database()")
     assert collector.call.push(replace(batches[0], seq=301)).stored == 20
     assert collector.call.push(batches[0]).duplicate == 20
 
@@ -398,4 +402,4 @@ def test_bytes_that_cannot_be_decoded_are_an_invalid_argument(collector: Collect
     push: grpc.UnaryUnaryMultiCallable[bytes, bytes] = collector.call.channel.unary_unary("/isochrone.v1.Fleet/Push")
     status, details = refusal(push, content, timeout=30)
     assert (status, details.partition(":")[0]) == (grpc.StatusCode.INVALID_ARGUMENT, "cannot decode the push")
-    assert rows(collector, "SELECT count(*) FROM sample") == [(0,)]
+    assert rows(collector.database_url, "SELECT count(*) FROM sample") == [(0,)]

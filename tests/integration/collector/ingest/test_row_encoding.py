@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from fixtures.postgres import opened
 from isochrone_collector.ingest import raw_push, row_encoding
 from isochrone_collector.ingest.validation import BOUNDS, LENGTHS, LIMIT_BOUNDS
 from isochrone_collector.store import batches, partitions
 from isochrone_collector.store.batches import Origin
-from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire import codec
 from isochrone_wire.model import DAY_US, Outcome, Quality, RateLimit, Sample, TokenSource
@@ -51,12 +52,10 @@ SAMPLES = st.lists(st.builds(Sample, **OF_FIELD), max_size=8)
 
 @pytest.fixture
 async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
-    database = Database(shared_database_url)
-    await database.open()
-    await partitions.ensure(database, now_at=NOW_AT)
-    async with database.connection() as opened:
-        yield opened
-    await database.close()
+    async with opened(shared_database_url) as database:
+        await partitions.ensure(database, now_at=NOW_AT)
+        async with database.connection() as connection:
+            yield connection
 
 
 async def kept(connection: Connection, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:

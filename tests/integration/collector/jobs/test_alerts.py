@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector, run_command
 from fixtures.inprocess_collector import Clock
+from fixtures.postgres import opened, rows
 from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerting import delivery
@@ -28,7 +29,7 @@ from isochrone_collector.receivers import Format
 from isochrone_collector.receivers import Receiver as ReceiverSettings
 from isochrone_collector.store import alerts, audit, diagnostics, partitions, vantages
 from isochrone_collector.store.job_state import Channel
-from isochrone_collector.store.postgres.pool import Database, connect
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
@@ -100,16 +101,13 @@ class Bench:
 
 @asynccontextmanager
 async def a_bench(database_url: str, *chosen: ReceiverSettings) -> AsyncIterator[Bench]:
-    database, clock = Database(database_url), Clock(now_at())
-    await database.open()
-    receivers = [ReceiverDelivery(one, database=database, clock=clock) for one in chosen]
-    alerting = AlertService(database=database, receivers=receivers, clock=clock)
-    try:
-        yield Bench(database, alerting, SilenceService(database=database, alerting=alerting, clock=clock), clock)
-    finally:
+    clock = Clock(now_at())
+    async with opened(database_url) as database, AsyncExitStack() as stack:
+        receivers = [ReceiverDelivery(one, database=database, clock=clock) for one in chosen]
         for one in receivers:
-            await one.close()
-        await database.close()
+            stack.push_async_callback(one.close)
+        alerting = AlertService(database=database, receivers=receivers, clock=clock)
+        yield Bench(database, alerting, SilenceService(database=database, alerting=alerting, clock=clock), clock)
 
 
 def pagerduty(receiver: Receiver, **how: Any) -> ReceiverSettings:
@@ -194,11 +192,9 @@ async def test_attempts_end(oncall: Bench, receiver: Receiver, database_url: str
     await oncall.recovers("moonshot/unknown")
     assert sorted(await state_after(18 * HOUR_US)) == ["delivered", "pending", "pending", "pending"]
     assert sorted(await state_after(3 * DAY_US)) == ["delivered", "given_up", "given_up", "pending"]
-    with connect(database_url) as connection:
-        assert connection.execute("SELECT count(*) FROM alert_delivery WHERE is_open").fetchone() == (1,)
+    assert rows(database_url, "SELECT count(*) FROM alert_delivery WHERE is_open") == [(1,)]
     assert sorted(await state_after(5 * DAY_US)) == ["delivered", "given_up", "given_up", "given_up"]
-    with connect(database_url) as connection:
-        assert connection.execute("SELECT count(*) FROM alert_delivery WHERE is_open").fetchone() == (0,)
+    assert rows(database_url, "SELECT count(*) FROM alert_delivery WHERE is_open") == [(0,)]
 
 
 async def test_the_end_of_a_known_problem_arrives_after_three_days(oncall: Bench, receiver: Receiver) -> None:
@@ -293,20 +289,20 @@ async def test_a_silence_that_is_refused(oncall: Bench, wrong: dict[str, Any]) -
         await oncall.silencing.add(**{**right, **wrong})
 
 
-def opened(database_url: str, message: AlertMessage) -> None:
-    with connect(database_url) as connection:
-        connection.execute(
-            "INSERT INTO incident (id, kind, target_id, subject, failing, regions, scope, never_worked,"
-            " first_failed_at, last_failed_at, opened_at)"
-            " VALUES (%s, 'target_failing', %s, %s, '{}', '{}', 'one', false, now(), now(), now())",
-            (int(message.details["incident"].removeprefix("incident_"), 16), message.id, message.subject),
-        )
+def open_incident(database_url: str, message: AlertMessage) -> None:
+    rows(
+        database_url,
+        "INSERT INTO incident (id, kind, target_id, subject, failing, regions, scope, never_worked,"
+        " first_failed_at, last_failed_at, opened_at)"
+        " VALUES (%s, 'target_failing', %s, %s, '{}', '{}', 'one', false, now(), now(), now())",
+        (int(message.details["incident"].removeprefix("incident_"), 16), message.id, message.subject),
+    )
 
 
 async def test_open_incidents_repeat_unless_acknowledged(oncall: Bench, receiver: Receiver, database_url: str) -> None:
     """Every four hours, until it is acknowledged; again when that has expired; never after its end."""
     begun = await oncall.fails("openai/a")
-    opened(database_url, begun)
+    open_incident(database_url, begun)
     await oncall.passes()
     await oncall.passes(3 * HOUR_US)
     assert len(events(receiver)) == 1
@@ -322,8 +318,7 @@ async def test_open_incidents_repeat_unless_acknowledged(oncall: Bench, receiver
     assert [action for action, _ in events(receiver)][3:] == ["trigger"]
     await oncall.recovers("openai/a")
     await oncall.passes()
-    with connect(database_url) as connection:
-        connection.execute("UPDATE incident SET recovered_at = now()")
+    rows(database_url, "UPDATE incident SET recovered_at = now()")
     await oncall.passes(8 * HOUR_US)
     assert [action for action, _ in events(receiver)][4:] == ["resolve"]
     with pytest.raises(Conflict, match="is over"):
@@ -340,7 +335,7 @@ async def test_what_cannot_be_acknowledged(oncall: Bench, problem: str) -> None:
 async def test_a_repetition_is_another_message(database_url: str, receiver: Receiver) -> None:
     """A webhook gets a repetition under another id, so that it is no duplicate; a silence leaves repetitions out."""
     async with a_bench(database_url, webhook(receiver, repeat_us=HOUR_US)) as bench:
-        opened(database_url, await bench.fails("openai/a"))
+        open_incident(database_url, await bench.fails("openai/a"))
         await bench.passes()
         silence = await bench.silence("openai/*", 2 * HOUR_US)
         for _ in range(2):
@@ -419,7 +414,7 @@ async def test_old_alerts_are_forgotten(oncall: Bench, receiver: Receiver, datab
         for regions in (("us",), ("us", "eu")):
             message = alert_messages.fails("openai/still", at=oncall.clock.at, regions=regions)
             await silent.raise_alert(connection, message)
-    opened(database_url, message)
+    open_incident(database_url, message)
     oncall.clock.at += 10 * DAY_US
     receiver.answers[:] = [503] * 9
     await oncall.fails("openai/lost")
@@ -443,8 +438,7 @@ async def test_old_alerts_are_forgotten(oncall: Bench, receiver: Receiver, datab
         *[("openai/still", "target_failing")] * 2,
     ]
     assert (await oncall.silencing.listed(past=True)).silences == (kept,)
-    with connect(database_url) as connection:
-        assert connection.execute("SELECT count(*) FROM alert_delivery").fetchone() == (5,)
+    assert rows(database_url, "SELECT count(*) FROM alert_delivery") == [(5,)]
 
 
 async def test_a_request_that_never_succeeds_is_given_up(oncall: Bench, receiver: Receiver) -> None:
@@ -540,12 +534,9 @@ def delivered(collector: Collector, receiver: str) -> float:
 
 def raise_in(database_url: str, message: AlertMessage) -> None:
     async def work() -> None:
-        database = Database(database_url)
-        await database.open()
-        async with database.transaction() as connection:
+        async with opened(database_url) as database, database.transaction() as connection:
             await alerts.record(connection, message)
             await alerts.schedule(connection, message, ["slow", "quick"], next_attempt_at=message.raised_at)
-        await database.close()
 
     asyncio.run(work())
 

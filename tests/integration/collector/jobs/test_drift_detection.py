@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,15 +104,12 @@ class Watch:
 
 
 @pytest.fixture
-async def watch(database_url: str) -> AsyncIterator[Watch]:
-    database = Database(database_url)
-    await database.open()
+async def watch(database: Database) -> Watch:
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
     alerting = AlertService(database=database, clock=now_at)
     clock = Later()
-    yield Watch(database, DriftDetection(database=database, plans=plans, alerting=alerting, clock=clock), clock)
-    await database.close()
+    return Watch(database, DriftDetection(database=database, plans=plans, alerting=alerting, clock=clock), clock)
 
 
 def test_a_rise_in_what_is_pushed_becomes_an_alert(

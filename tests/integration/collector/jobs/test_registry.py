@@ -1,12 +1,13 @@
 """Jobs that one collector does for all on a database, jobs of every collector, and alerts of failing ones."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 import pytest
 
+from fixtures.postgres import rows
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs.registry import Job, JobHealth, Jobs
 from isochrone_collector.store.postgres.pool import Database
@@ -14,16 +15,6 @@ from isochrone_wire.model import MINUTE_US, SECOND_US
 
 _SOON_S = 20.0
 _OFTEN_US = 20_000
-
-
-@asynccontextmanager
-async def _database(url: str) -> AsyncIterator[Database]:
-    database = Database(url)
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.close()
 
 
 async def _until(happened: Callable[[], bool]) -> None:
@@ -39,12 +30,12 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 def _cut_leaders_connection(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks "
-            "WHERE locktype = 'advisory' AND pid <> pg_backend_pid() AND database = "
-            "(SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
+    rows(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_locks "
+        "WHERE locktype = 'advisory' AND pid <> pg_backend_pid() AND database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())",
+    )
 
 
 def _counting(database: Database, done: list[str], who: str) -> Jobs:
@@ -56,25 +47,24 @@ def _counting(database: Database, done: list[str], who: str) -> Jobs:
     return jobs
 
 
-async def test_one_of_two_leads(database_url: str) -> None:
+async def test_one_of_two_leads(database: Database) -> None:
     """Of two collectors on one database one does the leader's jobs, and the other takes over when it ends."""
     done: list[str] = []
-    async with _database(database_url) as database:
-        first, second = (_counting(database, done, who) for who in ("first", "second"))
-        task = asyncio.create_task(first.run())
-        await _until(lambda: len(done) > 2)
-        other = asyncio.create_task(second.run())
-        await asyncio.sleep(0.3)
-        assert first.is_leader
-        assert not second.is_leader
-        assert set(done) == {"first"}
-        await _end(task)
-        await _until(lambda: second.is_leader and done[-1] == "second")
-        await _until(lambda: not first.is_leader)
-        await _end(other)
+    first, second = (_counting(database, done, who) for who in ("first", "second"))
+    task = asyncio.create_task(first.run())
+    await _until(lambda: len(done) > 2)
+    other = asyncio.create_task(second.run())
+    await asyncio.sleep(0.3)
+    assert first.is_leader
+    assert not second.is_leader
+    assert set(done) == {"first"}
+    await _end(task)
+    await _until(lambda: second.is_leader and done[-1] == "second")
+    await _until(lambda: not first.is_leader)
+    await _end(other)
 
 
-async def test_lost_connection_is_lost_leadership(database_url: str) -> None:
+async def test_lost_connection_is_lost_leadership(database: Database, database_url: str) -> None:
     """A leader whose connection is cut stops its jobs, even a long one, and asks for the lock again."""
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -86,21 +76,20 @@ async def test_lost_connection_is_lost_leadership(database_url: str) -> None:
             cancelled.set()
             raise
 
-    async with _database(database_url) as database:
-        jobs = Jobs(database=database, clock=now_at)
-        jobs.add(Job(name="long", every_us=_OFTEN_US, work=long))
-        task = asyncio.create_task(jobs.run())
-        await asyncio.wait_for(begun.wait(), _SOON_S)
-        begun.clear()
-        await asyncio.to_thread(_cut_leaders_connection, database_url)
-        await asyncio.wait_for(cancelled.wait(), _SOON_S)
-        await asyncio.wait_for(begun.wait(), _SOON_S)
-        assert jobs.is_leader
-        await _end(task)
+    jobs = Jobs(database=database, clock=now_at)
+    jobs.add(Job(name="long", every_us=_OFTEN_US, work=long))
+    task = asyncio.create_task(jobs.run())
+    await asyncio.wait_for(begun.wait(), _SOON_S)
+    begun.clear()
+    await asyncio.to_thread(_cut_leaders_connection, database_url)
+    await asyncio.wait_for(cancelled.wait(), _SOON_S)
+    await asyncio.wait_for(begun.wait(), _SOON_S)
+    assert jobs.is_leader
+    await _end(task)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), psycopg.OperationalError("gone"), TimeoutError()])
-async def test_failed_job_runs_again(database_url: str, error: Exception) -> None:
+async def test_failed_job_runs_again(database: Database, error: Exception) -> None:
     """A job that fails ends neither the leadership nor the other jobs, and runs again."""
     tried: list[str] = []
 
@@ -108,16 +97,15 @@ async def test_failed_job_runs_again(database_url: str, error: Exception) -> Non
         tried.append("fails")
         raise error
 
-    async with _database(database_url) as database:
-        jobs = _counting(database, tried, "works")
-        jobs.add(Job(name="fails", every_us=_OFTEN_US, work=fails))
-        task = asyncio.create_task(jobs.run())
-        await _until(lambda: tried.count("fails") > 2 and tried.count("works") > 2)
-        assert jobs.is_leader
-        await _end(task)
+    jobs = _counting(database, tried, "works")
+    jobs.add(Job(name="fails", every_us=_OFTEN_US, work=fails))
+    task = asyncio.create_task(jobs.run())
+    await _until(lambda: tried.count("fails") > 2 and tried.count("works") > 2)
+    assert jobs.is_leader
+    await _end(task)
 
 
-async def test_a_leadership_begins_without_failures(database_url: str) -> None:
+async def test_a_leadership_begins_without_failures(database: Database, database_url: str) -> None:
     """A collector that leads again counts failures in a row from there, because others led meanwhile; totals go on."""
     hangs, begun = False, 0
 
@@ -128,23 +116,22 @@ async def test_a_leadership_begins_without_failures(database_url: str) -> None:
         begun += 1
         await asyncio.Event().wait()
 
-    async with _database(database_url) as database:
-        jobs = Jobs(database=database, clock=now_at)
-        jobs.add(Job(name="fails", every_us=_OFTEN_US, work=work))
-        task = asyncio.create_task(jobs.run())
-        await _until(lambda: bool(jobs.health()) and jobs.health()["fails"].failures > 2)
-        hangs = True
-        await _until(lambda: begun == 1)
-        failures = jobs.health()["fails"].failures
-        await asyncio.to_thread(_cut_leaders_connection, database_url)
-        await _until(lambda: begun == 2)
-        assert jobs.health()["fails"].failures == 0
-        assert jobs.health()["fails"].failures_total == failures
-        await _end(task)
+    jobs = Jobs(database=database, clock=now_at)
+    jobs.add(Job(name="fails", every_us=_OFTEN_US, work=work))
+    task = asyncio.create_task(jobs.run())
+    await _until(lambda: bool(jobs.health()) and jobs.health()["fails"].failures > 2)
+    hangs = True
+    await _until(lambda: begun == 1)
+    failures = jobs.health()["fails"].failures
+    await asyncio.to_thread(_cut_leaders_connection, database_url)
+    await _until(lambda: begun == 2)
+    assert jobs.health()["fails"].failures == 0
+    assert jobs.health()["fails"].failures_total == failures
+    await _end(task)
 
 
 @pytest.mark.parametrize("leader_only", [True, False])
-async def test_a_woken_job_runs_at_once(database_url: str, *, leader_only: bool) -> None:
+async def test_a_woken_job_runs_at_once(database: Database, *, leader_only: bool) -> None:
     """What happens during a pause ends it, and what happens during a run makes another one follow."""
     runs: list[int] = []
     woken = asyncio.Event()
@@ -154,20 +141,19 @@ async def test_a_woken_job_runs_at_once(database_url: str, *, leader_only: bool)
         if len(runs) == 2:
             woken.set()
 
-    async with _database(database_url) as database:
-        jobs = Jobs(database=database, clock=now_at)
-        often_us = _OFTEN_US if not leader_only else 3600 * 1_000_000
-        jobs.add(Job(name="rare", every_us=often_us, work=work, leader_only=leader_only, woken=woken))
-        task = asyncio.create_task(jobs.run())
-        await _until(lambda: bool(runs))
-        woken.set()
-        await _until(lambda: len(runs) >= 3)
-        await asyncio.sleep(0.1)
-        assert not leader_only or runs == [0, 1, 2]
-        await _end(task)
+    jobs = Jobs(database=database, clock=now_at)
+    often_us = _OFTEN_US if not leader_only else 3600 * 1_000_000
+    jobs.add(Job(name="rare", every_us=often_us, work=work, leader_only=leader_only, woken=woken))
+    task = asyncio.create_task(jobs.run())
+    await _until(lambda: bool(runs))
+    woken.set()
+    await _until(lambda: len(runs) >= 3)
+    await asyncio.sleep(0.1)
+    assert not leader_only or runs == [0, 1, 2]
+    await _end(task)
 
 
-async def test_local_jobs_run_without_leadership(database_url: str) -> None:
+async def test_local_jobs_run_without_leadership(database: Database) -> None:
     """A collector that does not lead runs the jobs that are not the leader's, and one that fails runs again."""
     tried: list[str] = []
 
@@ -175,16 +161,15 @@ async def test_local_jobs_run_without_leadership(database_url: str) -> None:
         tried.append("local")
         raise ValueError
 
-    async with _database(database_url) as database:
-        leader, other = (_counting(database, tried, who) for who in ("leader", "other"))
-        leading = asyncio.create_task(leader.run())
-        await _until(lambda: leader.is_leader)
-        other.add(Job(name="local", every_us=_OFTEN_US, work=fails, leader_only=False))
-        following = asyncio.create_task(other.run())
-        await _until(lambda: tried.count("local") > 2)
-        assert "other" not in tried
-        await _end(following)
-        await _end(leading)
+    leader, other = (_counting(database, tried, who) for who in ("leader", "other"))
+    leading = asyncio.create_task(leader.run())
+    await _until(lambda: leader.is_leader)
+    other.add(Job(name="local", every_us=_OFTEN_US, work=fails, leader_only=False))
+    following = asyncio.create_task(other.run())
+    await _until(lambda: tried.count("local") > 2)
+    assert "other" not in tried
+    await _end(following)
+    await _end(leading)
 
 
 async def idle() -> None:

@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from fixtures.collector import StartCollector, run_command
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import opened, rows
 from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing, StartError
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention
@@ -133,8 +134,7 @@ async def test_a_retired_day_is_not_made_again(local: InProcessCollector, databa
     assert window == await partitions.covered(local.database, now_at=later_at)
     assert window.from_at == min(await days_of(local)) == DAY_AT + 3 * DAY_US
     assert (await local.push(US, [local.sample(DAY_AT + MINUTE_US)])).stored == 1
-    with psycopg.connect(database_url) as connection:
-        assert connection.execute("SELECT reason FROM sample_late").fetchall() == [("too_old",)]
+    assert rows(database_url, "SELECT reason FROM sample_late") == [("too_old",)]
     await pass_days(local, later_at + 2 * HOUR_US, RetentionPeriods())
     hour, day = (Window(from_at=DAY_AT, until_at=DAY_AT + length_us) for length_us in (HOUR_US, DAY_US))
     assert (await local.count(hour), await local.count(day)) == (20, 20)
@@ -261,8 +261,7 @@ async def test_without_any_partition_samples_are_set_aside(local: InProcessColle
     local.clock.at = DAY_AT + 10 * DAY_US
     await local.ingest.refresh_window()
     assert (await local.push(US, [local.sample(local.clock.at)])).stored == 1
-    with psycopg.connect(database_url) as connection:
-        assert connection.execute("SELECT reason FROM sample_late").fetchall() == [("no_partition",)]
+    assert rows(database_url, "SELECT reason FROM sample_late") == [("no_partition",)]
     await local.turn_to(local.clock.at)
     await local.push(US, [local.sample(local.clock.at)])
     assert count(database_url, "sample") == 1
@@ -291,15 +290,11 @@ def restricted_url(database_url: str) -> Iterator[str]:
 async def test_a_missing_privilege_is_reported(local: InProcessCollector, restricted_url: str) -> None:
     """A missing privilege is reported at once, even while today still has its partition."""
     await local.begin(DAY_AT)
-    database = Database(restricted_url)
-    await database.open()
-    try:
+    async with opened(restricted_url) as database:
         with pytest.raises(StartError, match="may not create partitions") as refused:
             await partitions.ensure(database, now_at=DAY_AT)
         assert "ALTER TABLE sample OWNER TO" in refused.value.hint
         assert await partitions.covered(database, now_at=DAY_AT) == partitions.window(DAY_AT)
-    finally:
-        await database.close()
 
 
 def test_both_name_the_missing_right(database_url: str, restricted_url: str, start_collector: StartCollector) -> None:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import rows
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
 from isochrone_collector.store import job_state, partitions, rollups, summaries
 from isochrone_collector.store.postgres.pool import Database
@@ -94,8 +95,7 @@ async def test_every_metric_is_summarised(local: InProcessCollector, database_ur
             assert found is not None
             value = ({"tokens_per_second": 80.0} | expected)[metric]
             assert found.histograms.quantile(0.5).tolist() == pytest.approx([value], rel=0.01)
-    with psycopg.connect(database_url) as plain:
-        assert plain.execute("SELECT count(*), min(values_count) FROM summary").fetchone() == (len(Metric), 1)
+    assert rows(database_url, "SELECT count(*), min(values_count) FROM summary") == [(len(Metric), 1)]
 
 
 async def test_a_day_is_the_sum_of_its_hours(local: InProcessCollector, database_url: str) -> None:
@@ -106,8 +106,7 @@ async def test_a_day_is_the_sum_of_its_hours(local: InProcessCollector, database
     await local.rollup.run()
     assert await local.count(DAY) == 48
     assert await local.count(Window(from_at=DAY_AT + HOUR_US, until_at=DAY_AT + 3 * HOUR_US)) == 4
-    with psycopg.connect(database_url, autocommit=True) as plain:
-        plain.execute("DELETE FROM summary WHERE resolution = 'hour'")
+    rows(database_url, "DELETE FROM summary WHERE resolution = 'hour'")
     assert await local.count(DAY) == 48
 
 

@@ -1,7 +1,7 @@
 """Watches: clocks, budgets, and published tables."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 import chaos
 from fixtures.collector import Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import rows
 from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.jobs.watches import RouteWatch
@@ -162,8 +163,7 @@ def test_future_progress_is_set_back(start_collector: StartCollector, clock_file
             connection.execute("INSERT INTO chore VALUES (%s, date_trunc('day', now() + interval '2 days'))", (name,))
         connection.execute("UPDATE ingest_batch SET received_at = now() + interval '2 days'")
     fleet.collector = start_collector(script=SCRIPT, more=KEEP)
-    with psycopg.connect(database_url) as connection:
-        connection.execute("UPDATE vantage SET last_seen_at = now() + interval '2 days'")
+    rows(database_url, "UPDATE vantage SET last_seen_at = now() + interval '2 days'")
 
     def summarised() -> bool:
         with psycopg.connect(database_url) as connection:
@@ -304,11 +304,8 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    database = Database(database_url)
-    await database.open()
-    yield Stage(database)
-    await database.close()
+async def stage(database: Database) -> Stage:
+    return Stage(database)
 
 
 async def test_each_change_is_raised_once(stage: Stage) -> None:

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from fixtures.collector import Collector, StartCollector, run_command
 from fixtures.inprocess_collector import InProcessCollector
+from fixtures.postgres import rows
 from isochrone_collector.plans import document_reader, service
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import MAX_INSTANT_AT
@@ -28,8 +28,7 @@ targets:
 
 
 def versions(collector: Collector) -> list[tuple[int, str]]:
-    with psycopg.connect(collector.database_url) as connection:
-        return connection.execute("SELECT version, applied_by FROM plan ORDER BY version").fetchall()
+    return rows(collector.database_url, "SELECT version, applied_by FROM plan ORDER BY version")
 
 
 def test_apply_then_fetch(start_collector: StartCollector) -> None:
@@ -170,8 +169,7 @@ def test_a_restart_remembers(start_collector: StartCollector) -> None:
     assert first.stop() == 0
     second = start_collector()
     assert second.call.fetch_plan() == plan
-    with psycopg.connect(second.database_url) as connection:
-        found = connection.execute("SELECT name, first_version, last_version FROM target ORDER BY name").fetchall()
+    found = rows(second.database_url, "SELECT name, first_version, last_version FROM target ORDER BY name")
     assert found == [("sim/a", 1, 2), ("sim/b", 1, 1), ("sim/c", 2, 2)]
 
 
@@ -292,10 +290,11 @@ def test_the_fleet_has_its_cost(start_collector: StartCollector) -> None:
 def test_a_plan_of_a_newer_collector_is_told(start_collector: StartCollector, database_url: str) -> None:
     """A stored plan that this version cannot read prevents the start, with a message instead of a traceback."""
     start_collector().stop()
-    with psycopg.connect(database_url) as connection:
-        connection.execute(
-            "INSERT INTO plan VALUES (1, %s, now(), 'a test')", [PLAN.replace("model: b", "modality: text, model: b")]
-        )
+    rows(
+        database_url,
+        "INSERT INTO plan VALUES (1, %s, now(), 'a test')",
+        [PLAN.replace("model: b", "modality: text, model: b")],
+    )
     done = run_command("serve", "--listen", "127.0.0.1:0", "--database-url", database_url)
     assert done.returncode == 1
     assert "plan 1 was applied by a newer collector: line 4: unknown key 'modality'" in done.stderr

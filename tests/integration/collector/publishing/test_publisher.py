@@ -98,14 +98,11 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
+async def stage(database: Database) -> Stage:
     """A stage of the test's own."""
-    database = Database(database_url)
-    await database.open()
     stage = Stage(database)
     assert not (await stage.plans.apply(PLAN, dry_run=False, applied_by="a test")).problems
-    yield stage
-    await database.close()
+    return stage
 
 
 async def seen(publisher: Publisher, region: str, *, after: int, count: int) -> list[int]:

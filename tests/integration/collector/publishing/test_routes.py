@@ -9,12 +9,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx
-import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import chaos
 from fixtures.collector import Collector, StartCollector
+from fixtures.postgres import rows
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -78,16 +78,12 @@ def fail(fleet: Fleet, collector: Collector, *dead: str) -> None:
 
 def published(database_url: str) -> list[tuple[int, str, str]]:
     """Return the generation, region and kind of every published table."""
-    with psycopg.connect(database_url) as connection:
-        return connection.execute(
-            "SELECT generation, client_region, change FROM route_table ORDER BY generation"
-        ).fetchall()
+    return rows(database_url, "SELECT generation, client_region, change FROM route_table ORDER BY generation")
 
 
 def assert_all_replay(collector: Collector) -> None:
     """Assert that a replay of every stored generation gives the same bytes."""
-    with psycopg.connect(collector.database_url) as connection:
-        stored = connection.execute("SELECT client_region, route, generation FROM route_table").fetchall()
+    stored = rows(collector.database_url, "SELECT client_region, route, generation FROM route_table")
     assert stored
     with ReadClient(collector.http_address) as client:
         for region, route, generation in stored:

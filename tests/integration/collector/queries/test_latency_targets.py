@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
+from fixtures.postgres import opened
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.store import partitions
-from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import LatencyBudget
@@ -220,11 +220,9 @@ async def test_deleted_samples_have_no_hours(start_collector: StartCollector) ->
     world.push("daily", [ANSWER] * 60, every_us=3 * HOUR_US)
     long = world.select("daily", days=9)
     assert {line.hour is None for line in world.call.latency_budgets(long, "voice", by="hour")} == {False}
-    database = Database(running.database_url)
-    await database.open()
-    await Rollup(database=database, clock=lambda: world.until_at + DAY_US).run()
-    await partitions.retire(database, before_at=day_of(world.until_at) - 3 * DAY_US)
-    await database.close()
+    async with opened(running.database_url) as database:
+        await Rollup(database=database, clock=lambda: world.until_at + DAY_US).run()
+        await partitions.retire(database, before_at=day_of(world.until_at) - 3 * DAY_US)
     with pytest.raises(grpc.RpcError) as refused:
         world.call.latency_budgets(long, "voice", by="hour")
     error: Any = refused.value

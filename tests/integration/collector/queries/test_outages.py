@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from fixtures.collector import KEEP_A_MONTH, Caller, StartCollector
+from fixtures.postgres import opened
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
-from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Selection, Source, Window
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Target, Vantage
@@ -70,10 +70,8 @@ def differential_shares(call: Caller, selection: Selection) -> Shares:
 
 
 async def roll_up(database_url: str, now_at: int) -> None:
-    database = Database(database_url)
-    await database.open()
-    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
-    await database.close()
+    async with opened(database_url) as database:
+        await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
 
 
 def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector) -> None:

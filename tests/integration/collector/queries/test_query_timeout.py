@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from fixtures.collector import Collector, StartCollector
+from fixtures.postgres import opened
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import SlowError
 from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded
@@ -24,26 +25,21 @@ def impatient(start_collector: StartCollector) -> Collector:
 
 async def test_the_server_ends_what_takes_too_long(database_url: str) -> None:
     """The error names the limit and a remedy, and the connection serves the next query."""
-    database = Database(database_url, statement_timeout_us=100_000)
-    await database.open()
-    with pytest.raises(DeadlineExceeded, match="longer than 100ms: choose a shorter window") as late:
+    async with opened(database_url, statement_timeout_us=100_000) as database:
+        with pytest.raises(DeadlineExceeded, match="longer than 100ms: choose a shorter window") as late:
+            async with database.connection() as connection:
+                await connection.execute("SELECT pg_sleep(20)")
+        assert "--question-timeout" in late.value.hint
         async with database.connection() as connection:
-            await connection.execute("SELECT pg_sleep(20)")
-    assert "--question-timeout" in late.value.hint
-    async with database.connection() as connection:
-        assert await (await connection.execute("SHOW jit")).fetchone() == ("off",)
-        assert await (await connection.execute("SHOW work_mem")).fetchone() == ("64MB",)
-    await database.close()
+            assert await (await connection.execute("SHOW jit")).fetchone() == ("off",)
+            assert await (await connection.execute("SHOW work_mem")).fetchone() == ("64MB",)
 
 
-async def test_a_canceled_statement_of_ingest_is_retried(database_url: str) -> None:
+async def test_a_canceled_statement_of_ingest_is_retried(database: Database) -> None:
     """Ingest has no timeout: a statement canceled by someone else is retried."""
-    database = Database(database_url)
-    await database.open()
     with pytest.raises(DatabaseUnavailable, match="statement timeout"):
         async with database.transaction() as connection:
             await connection.execute("SET LOCAL statement_timeout = 50; SELECT pg_sleep(20)")
-    await database.close()
 
 
 def test_a_query_that_takes_too_long_ends_with_an_error(impatient: Collector) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 from stat import S_IMODE
 
 import grpc
-import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.collector import Caller, Collector, StartCollector, run_command
-from fixtures.postgres import address_of
+from fixtures.postgres import address_of, rows
 from isochrone_client.client import ReadClient
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import Address
@@ -115,9 +114,15 @@ def test_a_caller_without_a_credential_learns_nothing_of_the_database(exposed: C
 def _shut(database_url: str) -> None:
     """End all connections to a database, and allow no others."""
     name = str(conninfo_to_dict(database_url)["dbname"])
-    with psycopg.connect(address_of(database_url, "postgres"), autocommit=True) as connection:
-        connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+    rows(
+        address_of(database_url, "postgres"),
+        sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)),
+    )
+    rows(
+        address_of(database_url, "postgres"),
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+        [name],
+    )
 
 
 def _joins(channel: grpc.Channel, tokens: list[str]) -> list[tuple[grpc.StatusCode, str]]:

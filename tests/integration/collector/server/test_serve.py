@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.collector import Collector, StartCollector, run_command
+from fixtures.postgres import rows
 from isochrone_collector import clock
 from isochrone_collector.errors import DatabaseUnreachable
 from isochrone_collector.server import serve
@@ -157,8 +158,7 @@ async def test_it_waits_only_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_database_of_a_newer_collector_is_left_alone(database_url: str) -> None:
     """An unknown revision is named, and nothing is changed."""
-    with psycopg.connect(database_url) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    rows(database_url, "UPDATE alembic_version SET version_num = '9999'")
     done = run_command("serve", "--listen", "127.0.0.1:0", "--database-url", database_url)
     assert done.returncode == 1
     assert "9999" in done.stderr
@@ -294,8 +294,7 @@ def test_calls_in_progress_are_answered(start_collector: StartCollector) -> None
         assert not push.done()
     assert codec.decode(Receipt, push.result(timeout=20)).stored == 1
     assert collector.process.wait(20) == 0
-    with psycopg.connect(collector.database_url) as connection:
-        assert connection.execute("SELECT count(*) FROM sample").fetchone() == (1,)
+    assert rows(collector.database_url, "SELECT count(*) FROM sample") == [(1,)]
 
 
 def test_later_calls_are_refused(start_collector: StartCollector) -> None:

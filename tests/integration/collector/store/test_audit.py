@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.collector import Caller, Collector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
-from fixtures.postgres import address_of
+from fixtures.postgres import address_of, rows
 from isochrone_collector.store import audit as store
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import schema
@@ -76,17 +76,14 @@ def test_every_change_is_recorded_with_its_authenticated_name(guarded: Collector
 def owner(server: str, database: str) -> Iterator[str]:
     """The URL of the database for an owner who is no superuser, as a collector of an own server is."""
     parts = {key: value for key, value in conninfo_to_dict(server).items() if value is not None}
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute("CREATE ROLE audit_owner LOGIN PASSWORD 'p'")
-        connection.execute(f'ALTER DATABASE "{database}" OWNER TO audit_owner')
+    rows(server, "CREATE ROLE audit_owner LOGIN PASSWORD 'p'")
+    rows(server, f'ALTER DATABASE "{database}" OWNER TO audit_owner')
     try:
         yield f"postgresql:///?{urlencode(parts | {'dbname': database, 'user': 'audit_owner', 'password': 'p'})}"
     finally:
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f'ALTER DATABASE "{database}" OWNER TO CURRENT_USER')
-        with psycopg.connect(address_of(server, database)) as connection:
-            connection.execute("DROP OWNED BY audit_owner CASCADE")
-            connection.execute("DROP ROLE audit_owner")
+        rows(server, f'ALTER DATABASE "{database}" OWNER TO CURRENT_USER')
+        rows(address_of(server, database), "DROP OWNED BY audit_owner CASCADE")
+        rows(address_of(server, database), "DROP ROLE audit_owner")
 
 
 def test_what_is_recorded_stays(postgres_server: str, empty_database_url: str) -> None:
@@ -186,6 +183,5 @@ def test_another_owner_keeps_the_trail(postgres_server: str, empty_database_url:
             assert found
             assert not found.is_owned
         finally:
-            with psycopg.connect(address_of(postgres_server, database), autocommit=True) as connection:
-                connection.execute("DROP OWNED BY audit_keeper CASCADE")
-                connection.execute("DROP ROLE audit_keeper")
+            rows(address_of(postgres_server, database), "DROP OWNED BY audit_keeper CASCADE")
+            rows(address_of(postgres_server, database), "DROP ROLE audit_keeper")

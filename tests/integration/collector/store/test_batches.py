@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import rows
 from isochrone_collector.alerts.failure_evidence import RoundKind, round_results
 from isochrone_collector.analysis.probe_records import RECORD, Records, round_medians
 from isochrone_collector.errors import DatabaseSetBack, DatabaseUnavailable
@@ -315,8 +316,7 @@ async def test_a_database_that_was_set_back_is_noticed(local: InProcessCollector
     for seq in (1, 2, 3):
         await local.push(US, [local.sample(DAY_AT)], seq=seq)
         assert len(await read(local, reader)) == 1
-    with psycopg.connect(database_url) as connection:
-        connection.execute("DELETE FROM ingest_batch WHERE seq = 3")
+    rows(database_url, "DELETE FROM ingest_batch WHERE seq = 3")
     for seq in (4, 3):
         await local.push(SG, [local.sample(DAY_AT)], seq=seq)
         with pytest.raises(DatabaseSetBack, match="no longer has the batches of its transaction"):

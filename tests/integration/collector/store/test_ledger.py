@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-import psycopg
 import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import rows
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.vantages import VantageStateRow
@@ -106,10 +106,10 @@ async def test_the_ledger_knows_rounds(local: InProcessCollector, database_url: 
     await local.begin(DAY_AT)
     too_old = local.sample(DAY_AT - 50 * 86_400 * SECOND_US)
     await local.push(US, [too_old, *(local.sample(DAY_AT + second * SECOND_US) for second in rounds)])
-    with psycopg.connect(database_url) as connection:
-        (told,) = connection.execute(
-            "SELECT extract(epoch FROM oldest_round_at)::bigint, extract(epoch FROM newest_round_at)::bigint"
-            " FROM ingest_batch"
-        ).fetchall()
+    (told,) = rows(
+        database_url,
+        "SELECT extract(epoch FROM oldest_round_at)::bigint, extract(epoch FROM newest_round_at)::bigint"
+        " FROM ingest_batch",
+    )
     day_s = DAY_AT // SECOND_US
     assert told == ((day_s + min(rounds), day_s + max(rounds)) if rounds else (None, None))

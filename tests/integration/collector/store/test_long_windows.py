@@ -10,6 +10,7 @@ import pytest
 
 from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import opened
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
 from isochrone_collector.store import leaderboards, partitions
@@ -71,10 +72,8 @@ def collector(start_collector: StartCollector) -> Collector:
 
 @pytest.fixture
 async def database(collector: Collector) -> AsyncIterator[Database]:
-    opened = Database(collector.database_url)
-    await opened.open()
-    yield opened
-    await opened.close()
+    async with opened(collector.database_url) as made:
+        yield made
 
 
 def close(found: Quantile | None, exact: Quantile | None) -> bool:

@@ -17,6 +17,7 @@ import pytest
 
 from fixtures.collector import Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.postgres import opened
 from isochrone_collector import clock
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.store.postgres import connection as connection_module
@@ -55,12 +56,10 @@ async def relay(postgres: EmbeddedPostgres) -> AsyncIterator[DatabaseRelay]:
 
 @pytest.fixture
 async def local(relay: DatabaseRelay) -> AsyncIterator[InProcessCollector]:
-    database = Database(relay.url)
-    await database.open()
-    local = InProcessCollector(database)
-    await local.begin(DAY_AT + SECOND_US)
-    yield local
-    await database.close()
+    async with opened(relay.url) as database:
+        local = InProcessCollector(database)
+        await local.begin(DAY_AT + SECOND_US)
+        yield local
 
 
 async def push(local: InProcessCollector, seq: int) -> None:
@@ -217,16 +216,12 @@ async def test_a_repetition_waits_for_the_standby(tmp_path: Path) -> None:
 @asynccontextmanager
 async def collector_on(server: EmbeddedPostgres) -> AsyncIterator[InProcessCollector]:
     """A collector that waits for a statement for a second only."""
-    database = Database(server.conninfo)
-    await database.open()
-    local = InProcessCollector(database)
-    await local.begin(DAY_AT + SECOND_US)
-    await local.plans.refresh()
-    database._answer_within_s = 1.0
-    try:
+    async with opened(server.conninfo) as database:
+        local = InProcessCollector(database)
+        await local.begin(DAY_AT + SECOND_US)
+        await local.plans.refresh()
+        database._answer_within_s = 1.0
         yield local
-    finally:
-        await database.close()
 
 
 async def test_a_full_disk_is_named(local: InProcessCollector) -> None:

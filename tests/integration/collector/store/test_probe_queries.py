@@ -9,12 +9,13 @@ import pytest
 from numpy.typing import NDArray
 from psycopg import sql
 
+from fixtures.postgres import opened
 from isochrone_collector.analysis.distribution import OutcomeCounts, Values
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import drift, leaderboards, partitions, probe_queries
 from isochrone_collector.store.batches import Origin
-from isochrone_collector.store.postgres.pool import Connection, Database, fetch_columns
+from isochrone_collector.store.postgres.pool import Connection, fetch_columns
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire.answers import Metric, Window
@@ -38,13 +39,11 @@ DAY = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + 1)
 @pytest.fixture
 async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
     """A database with partitions and without samples, through the collector's own pool."""
-    database = Database(shared_database_url)
-    await database.open()
-    await partitions.ensure(database, now_at=NOW_AT)
-    async with database.connection() as opened:
-        await opened.execute("DELETE FROM sample")
-        yield opened
-    await database.close()
+    async with opened(shared_database_url) as database:
+        await partitions.ensure(database, now_at=NOW_AT)
+        async with database.connection() as connection:
+            await connection.execute("DELETE FROM sample")
+            yield connection
 
 
 async def put(connection: Connection, *lots: tuple[Origin, Iterable[Sample]]) -> None:

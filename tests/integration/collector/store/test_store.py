@@ -1,13 +1,13 @@
 """The store against a real PostgreSQL: columns, instants, partitions."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import fields
 
 import psycopg
 import pytest
 
+from fixtures.postgres import opened
 from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres import pool
@@ -23,14 +23,6 @@ TYPE_NAMES = {
     "float8": "double precision",
     "timestamptz": "timestamp with time zone",
 }
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    opened = Database(database_url)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 def test_the_table_holds_every_field_of_the_wire(database_url: str) -> None:
@@ -101,12 +93,9 @@ async def test_commits_are_durable_whatever_the_default(database_url: str) -> No
     with psycopg.connect(database_url, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
-    database = Database(database_url)
-    await database.open()
-    async with database.connection() as opened:
-        cursor = await opened.execute("SHOW synchronous_commit")
+    async with opened(database_url) as database, database.connection() as connection:
+        cursor = await connection.execute("SHOW synchronous_commit")
         assert await cursor.fetchone() == ("on",)
-    await database.close()
 
 
 @pytest.mark.parametrize(("timeout_us", "workers"), [(None, "0"), (1_000_000, "2")])
@@ -114,12 +103,9 @@ async def test_a_job_uses_one_core_and_a_query_may_use_more(
     database_url: str, timeout_us: int | None, workers: str
 ) -> None:
     """Statements over the connections of pushes and jobs have no parallel workers; queries have the server's."""
-    database = Database(database_url, statement_timeout_us=timeout_us)
-    await database.open()
-    async with database.connection() as opened:
-        cursor = await opened.execute("SHOW max_parallel_workers_per_gather")
+    async with opened(database_url, statement_timeout_us=timeout_us) as database, database.connection() as connection:
+        cursor = await connection.execute("SHOW max_parallel_workers_per_gather")
         assert await cursor.fetchone() == (workers,)
-    await database.close()
 
 
 async def test_a_demoted_server_is_left(database: Database) -> None:
@@ -147,10 +133,8 @@ async def test_a_database_that_is_not_there(database_url: str) -> None:
             await Database("postgresql://127.0.0.1:1/x").open()
 
 
-async def test_a_cancellation_is_not_lost_in_the_pool(database_url: str) -> None:
+async def test_a_cancellation_is_not_lost_in_the_pool(database: Database) -> None:
     """A task that is cancelled while it gets a connection ends."""
-    database = Database(database_url)
-    await database.open()
     entered: list[int] = []
 
     async def wait_for_one(ticks: int) -> None:
@@ -171,4 +155,3 @@ async def test_a_cancellation_is_not_lost_in_the_pool(database_url: str) -> None
             waiting.cancel()
             await asyncio.wait({waiting}, timeout=5)
             assert waiting.cancelled(), (ticks, had_entered)
-    await database.close()

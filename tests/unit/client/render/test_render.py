@@ -456,7 +456,7 @@ def test_csv_has_the_fields_in_order() -> None:
     lines = list(csv.reader(io.StringIO(rendered("csv", "target", "ttft_p50_us", "n"))))
     columns = [f"ttft_p50_us.{name}" for name in ("value", "low", "high", "n_eff")]
     assert lines[0] == ["target", *columns, "n"]
-    assert [*lines[1][:4], lines[1][-1]] == ["deepseek/deepseek-v4-flash", "180000", "178200", "181900", "1431"]
+    assert [*lines[1][:4], lines[1][-1]] == ["deepseek/deepseek-v4-flash", "180000.0", "178200.0", "181900.0", "1431"]
 
 
 @pytest.mark.parametrize("output", ["table", "markdown"])

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from fixtures import later_version
 from fixtures.collector import StartCollector
+from fixtures.postgres import rows
 from isochrone_collector.errors import DatabaseUnavailable, SchemaError, StartError
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import citus, schema
@@ -60,8 +61,7 @@ def account(database_url: str) -> dict[str, tuple[str | None, str | None]]:
 @pytest.fixture
 def cluster(database_url: str) -> str:
     """A migrated database that looks as if it had Citus."""
-    with psycopg.connect(database_url) as connection:
-        connection.execute(STAND_INS)
+    rows(database_url, STAND_INS)
     return database_url
 
 
@@ -72,8 +72,7 @@ def test_without_citus_nothing_happens(empty_database_url: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == StartError.exit_code
     assert done.stderr.startswith("error: this database has no Citus\nhint: install Citus on every node")
-    with psycopg.connect(empty_database_url) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
+    assert rows(empty_database_url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
 
 
 @plain_only
@@ -133,8 +132,7 @@ def test_no_rows_stay_on_the_coordinator(cluster: str) -> None:
 @plain_only
 def test_a_cluster_without_workers_is_refused(cluster: str) -> None:
     """Without a worker `migrate --citus` ends before it does anything, and the hint names what adds one."""
-    with psycopg.connect(cluster) as connection:
-        connection.execute("DELETE FROM pg_dist_node WHERE groupid = 1")
+    rows(cluster, "DELETE FROM pg_dist_node WHERE groupid = 1")
     with pytest.raises(StartError, match="no worker") as caught:
         citus.check(cluster)
     assert "citus_set_coordinator_host" in caught.value.hint
@@ -143,8 +141,7 @@ def test_a_cluster_without_workers_is_refused(cluster: str) -> None:
 @plain_only
 def test_what_fails_changes_nothing(cluster: str) -> None:
     """If one table cannot be distributed none is, and the error contains the server's reason."""
-    with psycopg.connect(cluster) as connection:
-        connection.execute("ALTER TABLE pg_dist_partition ADD CHECK (logicalrelid <> 'ingest_batch'::regclass)")
+    rows(cluster, "ALTER TABLE pg_dist_partition ADD CHECK (logicalrelid <> 'ingest_batch'::regclass)")
     with pytest.raises(SchemaError, match=r"and none was.*violates check constraint"):
         schema.migrate(cluster, distribute=True)
     assert account(cluster) == {}
@@ -159,8 +156,7 @@ BEGIN RAISE EXCEPTION 'involved in a distributed deadlock' USING ERRCODE = 'dead
 @plain_only
 def test_what_gives_way_to_pushes_changes_nothing(cluster: str) -> None:
     """Beside pushes the distribution may be cancelled; the error states that nothing is distributed, and what to do."""
-    with psycopg.connect(cluster) as connection:
-        connection.execute(GIVES_WAY)
+    rows(cluster, GIVES_WAY)
     with pytest.raises(DatabaseUnavailable, match="distributed deadlock") as caught:
         schema.migrate(cluster, distribute=True)
     assert caught.value.hint.startswith("nothing was distributed, because collectors are writing: stop them")
@@ -194,8 +190,7 @@ def test_serve_distributes_tables(database_url: str, start_collector: StartColle
     """A collector that migrates a distributed database distributes the new table."""
     collector = start_collector(database_url=database_url, script=later_collector)
     assert f'"tables": "{later_version.TABLE}"' in collector.log()
-    with psycopg.connect(database_url) as connection:
-        assert connection.execute(PLACED, [later_version.TABLE]).fetchone() == ("reference",)
+    assert rows(database_url, PLACED, [later_version.TABLE]) == [("reference",)]
 
 
 @needs_cluster
@@ -224,8 +219,7 @@ async def test_a_push_uses_one_connection_to_each_worker(database_url: str) -> N
         async with connection.cursor() as cursor, cursor.copy(f"COPY drift_event ({columns}) FROM STDIN") as stream:
             for target_id in range(100):
                 await stream.write_row((target_id, "us", "ttft", "2026-01-01", "2026-01-01", 1, 2, 0.1, 9, 9, False))
-        with psycopg.connect(database_url) as observer:
-            connections = observer.execute(WRITING).fetchall()
+        connections = rows(database_url, WRITING)
     await database.close()
     assert [count for _, count in connections] == [1] * len(connections)
     assert connections

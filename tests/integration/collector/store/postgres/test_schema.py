@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fixtures.postgres import address_of
+from fixtures.postgres import address_of, rows
 from isochrone_collector.errors import DatabaseUnavailable, SchemaError
 from isochrone_collector.store.postgres import schema
 from testdata.database_servers import DatabaseRelay
@@ -102,8 +102,7 @@ def test_ended_sessions_are_no_pooler(empty_database_url: str, monkeypatch: pyte
     backend = schema._backend  # the only place between the two connections
 
     def end_session(connection: psycopg.Connection[Any]) -> tuple[bytes | None, bytes | None]:
-        with psycopg.connect(empty_database_url, autocommit=True) as administrator:
-            administrator.execute("SELECT pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+        rows(empty_database_url, "SELECT pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
         return backend(connection)
 
     monkeypatch.setattr(schema, "_backend", end_session)
