@@ -128,9 +128,7 @@ def test_an_agent_that_is_stopped_is_not_late(world: World, fault_simulator: Sim
 
 
 @pytest.mark.slow
-def test_neighbouring_versions_lose_and_double_nothing(
-    world: World, fault_simulator: Simulator, later_collector: Path, tmp_path: Path
-) -> None:
+def test_versions_lose_nothing(world: World, fault_simulator: Simulator, later_collector: Path, tmp_path: Path) -> None:
     """Agents deliver to version N, also after N + 1 has migrated its database, and to N + 1."""
 
     def more_arrive() -> None:

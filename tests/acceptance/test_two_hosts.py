@@ -173,9 +173,7 @@ def vantage(area: WideArea, collector: Path, place: str, ca: Path, folder: Path)
         process.wait(30)
 
 
-def test_regions_a_known_distance_apart(
-    wide_area: WideArea, provider: str, certificate: Path, collector: Path, tmp_path: Path
-) -> None:
+def test_regions_apart(wide_area: WideArea, provider: str, certificate: Path, collector: Path, tmp_path: Path) -> None:
     """Differentials of round trips, connections and first tokens are the cable's; a cut of a minute loses nothing."""
     plan = tmp_path / "plan.yaml"
     plan.write_text(PLAN.format(base_url=provider))

@@ -93,15 +93,11 @@ def test_the_base_agent_probes(installed: Path) -> None:
 
 
 def test_the_collector_names_its_extra(installed: Path) -> None:
-    """Without its extra the collector says what to install, in a sentence."""
+    """Without its extra the collector says what to install; from the wheel it has the schema's revisions."""
     done = run(installed / "isochrone-collector", "serve")
     assert done.returncode != 0
     assert "isochrone[collector]" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_migrations_travel_in_the_wheel(installed: Path) -> None:
-    """A collector installed from the wheel has the schema's revisions with it."""
     script = "import isochrone_migrations as m, pathlib; print(*pathlib.Path(m.__file__).parent.rglob('v*.py'))"
     done = run(installed / "python", "-c", script)
     assert "v0001" in done.stdout, done.stderr

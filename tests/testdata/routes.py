@@ -6,7 +6,7 @@ from isochrone_client.window import now_at
 from isochrone_wire.json_format import from_json
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import Explanation, RouteEntry, RouteEvent, RouteTable
-from testdata.insights import ANSWERS, NOW_AT, WINDOW, read_all
+from testdata.insights import ANSWERS, read_all
 
 TABLES = CHAT, VOICE, UNKNOWN_YET, EXPIRED = read_all(RouteTable, "tables")
 EVENTS = read_all(RouteEvent, "events")
@@ -22,20 +22,6 @@ def at_public_addresses(table: RouteTable) -> RouteTable:
     """The table with members at the addresses of their providers, which hosted gateways know."""
     entries = tuple(replace(entry, base_url=PUBLIC[entry.provider]) for entry in table.entries)
     return replace(table, entries=entries)
-
-
-__all__ = [
-    "CHAT",
-    "EVENTS",
-    "EXPIRED",
-    "EXPLANATION",
-    "NOW_AT",
-    "TABLES",
-    "UNKNOWN_YET",
-    "VOICE",
-    "WINDOW",
-    "at_public_addresses",
-]
 
 
 def fresh(generation: int, *, seconds: float = 3600) -> RouteTable:

@@ -360,7 +360,7 @@ def test_no_colour_is_respected(observatory: FakeCollector, environment: dict[st
 
 
 def test_following_goes_on_with_new_samples(observatory: FakeCollector) -> None:
-    """`--follow` prints the stored samples, then each new one once, including late ones; Ctrl-C is exit code 0."""
+    """`--follow` prints each sample once, also late ones, or the headings while there is none; Ctrl-C is 0."""
     observatory.samples = (stored(2, ttft_us=3), stored(1, ttft_us=2))
     words = ("samples", "--follow", "--limit", "1", "--window", "52w", "--output", "json")
     with started(observatory, *words) as process:
@@ -370,10 +370,6 @@ def test_following_goes_on_with_new_samples(observatory: FakeCollector) -> None:
         observatory.samples = (*observatory.samples, new, late)
         assert [json.loads(next(lines))["ttft_us"] for _ in range(2)] == [4, 1]
         assert stopped(process) == ("", "")
-
-
-def test_following_nothing_waits(observatory: FakeCollector) -> None:
-    """Without samples, `--follow` prints the headings and waits."""
     observatory.samples = ()
     with started(observatory, "samples", "--follow", "--output", "csv") as process:
         lines = lines_of(process)
@@ -408,7 +404,7 @@ def test_budgets_of_the_uses_asked_for(observatory: FakeCollector) -> None:
 
 
 def test_the_best_region_is_requested(observatory: FakeCollector) -> None:
-    """`regions` requests the region costs by a metric, with and without `--best`; `vantages` does not."""
+    """`regions` requests the costs by a metric, with and without `--best`; without a value there is a hint, and 4."""
     result = run(observatory, "regions", "--best", "--metric", "ttft", "--target", "openai/*", "-o", "json")
     document = json.loads(result.stdout)
     assert (result.exit_code, document["schema"], document["metric"]) == (0, "isochrone.region-costs/1", "ttft")
@@ -420,10 +416,6 @@ def test_the_best_region_is_requested(observatory: FakeCollector) -> None:
         "/v1/region-costs",
         "/v1/vantages",
     ]
-
-
-def test_nothing_of_a_metric_is_four(observatory: FakeCollector) -> None:
-    """If no region has a value of the metric, there is a hint and, on request, exit code 4."""
     result = run(observatory, "regions", "--best", "--metric", "e2e", "--exit-code")
     assert (result.exit_code, result.stdout) == (4, "")
     assert "isochrone coverage" in result.stderr
@@ -449,7 +441,7 @@ def test_csv_has_one_head(observatory: FakeCollector) -> None:
 
 
 def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> None:
-    """An outage is one error line, whatever its length; then the refreshes continue."""
+    """An outage is one error line, then refreshes go on; without a first answer --watch fails as the command does."""
     with started(observatory, "leaderboard", "--watch", "1", "--output", "json") as process:
         lines = lines_of(process)
         next(lines)
@@ -463,10 +455,6 @@ def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> Non
         observatory.failure = None
         assert all(json.loads(next(lines))["rows"] for _ in range(3))
         assert stopped(process)[1] == ""
-
-
-def test_a_collector_that_was_never_there_is_an_error(observatory: FakeCollector) -> None:
-    """Without a first answer --watch fails as the command does without it."""
     observatory.failure = ("database-unavailable", "starting")
     result = run(observatory, "diff", "--watch")
     assert (result.exit_code, result.stderr.startswith("error: ")) == (3, True)

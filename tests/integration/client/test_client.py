@@ -144,16 +144,12 @@ def test_the_hint_names_the_command_that_lists_names(observatory: FakeCollector,
 
 
 def test_a_refusal_has_the_collectors_sentence(observatory: FakeCollector) -> None:
-    """The collector's sentence about an invalid request is not changed."""
+    """A refusal has the collector's sentence; an answer that cannot be decoded names the field."""
     with (
         ReadClient(observatory.address) as client,
         pytest.raises(RefusedError, match=r"^no target is called 'x'$"),
     ):
         client.get_coverage(Selection(window=WINDOW, targets=("x",)))
-
-
-def test_an_unknown_value_is_an_error(observatory: FakeCollector) -> None:
-    """An answer that this version cannot decode is an error that names the field, not a wrong value."""
     answer = document(DifferentialList(window=WINDOW, differentials=DIFFERENTIALS))
     answer["rows"][1]["decision"] = "perhaps"
     observatory.text = json.dumps(answer)
@@ -258,15 +254,11 @@ def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_proxy_is_not_used(observatory: FakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy in the environment is not used for loopback."""
+    """A proxy is not used for loopback, and a machine that was not joined is not even connected to."""
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with ReadClient(observatory.address) as client:
         assert set(client.list_targets().targets) == set(TARGETS.targets)
-
-
-def test_other_machines_are_refused_before_a_connection() -> None:
-    """There is no connection attempt to another machine that was not joined."""
     with pytest.raises(AddressError):
         ReadClient("192.0.2.1")
 
@@ -336,15 +328,11 @@ def test_an_unknown_name_gets_the_collectors_refusal(strict: FakeCollector) -> N
 
 
 def test_an_ambiguous_name_is_refused_by_the_client(observatory: FakeCollector) -> None:
-    """A name that matches several targets is an error."""
+    """A name that matches several targets is an error; if the lookup fails too, the first refusal is raised."""
     sold = tuple(replace(target, name=f"{target.provider}/x", model="x") for target in observatory.targets.targets)
     observatory.targets = replace(observatory.targets, targets=sold)
     with ReadClient(observatory.address) as client, pytest.raises(UsageError, match="2 targets"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))
-
-
-def test_a_refused_lookup_leaves_the_refusal(observatory: FakeCollector) -> None:
-    """If the lookup of names fails too, the first refusal is raised."""
     observatory.failure = ("unknown-name", "no target is called 'x'")
     with ReadClient(observatory.address) as client, pytest.raises(RefusedError, match="called 'x'"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))
@@ -363,15 +351,11 @@ def test_tables_of_all_regions_that_have_one(observatory: FakeCollector) -> None
 
 
 def test_a_long_list_is_streamed(observatory: FakeCollector) -> None:
-    """More samples than one document may have are requested as a stream and give the same list."""
+    """A long list is streamed and the same; a stream that is silent for the timeout counts as lost."""
     with ReadClient(observatory.address) as client:
         assert set(client.list_samples(ALL, limit=5_000)) == set(SAMPLES)
         assert len(client.list_samples(replace(ALL, regions=("us-east-2",)), limit=2)) == 2
     assert [request.path for request in observatory.requests] == ["/v1/samples/export", "/v1/samples"]
-
-
-def test_a_silent_stream_times_out(observatory: FakeCollector) -> None:
-    """A collector that sends nothing within the timeout counts as lost, even if the connection looks healthy."""
     observatory.released = threading.Event()
     with ReadClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError):
         next(client.follow_samples(ALL))

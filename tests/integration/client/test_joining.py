@@ -119,9 +119,7 @@ def test_failures_of_joining(collector: Collector, start_collector: StartCollect
     assert "used already" in ask(tmp_path, "join", collector.address, "--token", token).stderr
 
 
-def test_another_certificate_than_the_joined_one_is_an_error(
-    collector: Collector, start_collector: StartCollector, tmp_path: Path
-) -> None:
+def test_another_certificate_is_an_error(collector: Collector, start_collector: StartCollector, tmp_path: Path) -> None:
     """An impostor at the collector's address gets no credential, and the reader gets an error, not a timeout."""
     token = collector.call.invite("ida", role="reader", region=None)
     assert ask(tmp_path, "join", collector.address, "--token", token).exit_code == 0

@@ -100,9 +100,7 @@ def assert_given_back(terminal: PseudoTerminal) -> None:
 
 
 @pytest.mark.parametrize(("ending", "exit_code"), [("ctrl-c", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_each_end_gives_the_terminal_back(
-    observatory: FakeCollector, ending: str | signal.Signals, exit_code: int
-) -> None:
+def test_each_end_resets_terminals(observatory: FakeCollector, ending: str | signal.Signals, exit_code: int) -> None:
     """After Ctrl-C, SIGTERM and SIGHUP the terminal is as before, and nothing is printed."""
     with on_terminal(observatory.address) as terminal:
         terminal.wait_for(lambda text: "q quit" in text, 60, "the screen")

@@ -120,26 +120,18 @@ def test_explain_prints_the_steps(routing: FakeCollector) -> None:
 
 
 def test_explain_gives_programs_the_inputs(routing: FakeCollector) -> None:
-    """Programs get the stored inputs and state as JSON, not as text in JSON."""
+    """Programs get the inputs as JSON; a replay that differs is exit code 1, an unknown generation 2."""
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "48", "--output", "json")
     document = json.loads(result.stdout)
     assert document["inputs"]["route"] == {"name": "chat"}
     assert document["before"] == {"incumbent": "deepseek/deepseek-v4-flash"}
     assert document["table"]["generation"] == 48
     assert len(document["steps"]) == len(EXPLANATION.steps)
-
-
-def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeCollector) -> None:
-    """If the repeated decision differs, that is printed and the exit code is 1."""
     routing.explanation = replace(EXPLANATION, replays=False)
     result = run(routing, "explain", "us-east-2", "chat")
     assert result.exit_code == 1
     assert "does NOT give this table" in result.stdout
     assert "does not give generation 48" in result.stderr
-
-
-def test_an_unknown_generation_is_a_usage_error(routing: FakeCollector) -> None:
-    """A generation that is not stored is exit code 2."""
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "7")
     assert result.exit_code == 2
     assert "generation 7 is not known" in result.stderr

@@ -47,7 +47,7 @@ def test_a_probe_without_a_token_has_no_first_chunk() -> None:
 
 
 def test_names_are_those_of_the_conventions() -> None:
-    """Provider, operation and server have the prescribed names; an unknown provider keeps its own."""
+    """Names are those of the conventions; only tokens that the provider counted are usage."""
     found = otlp.attributes(TARGET, SAMPLE)
     assert found == {
         "gen_ai.operation.name": "chat",
@@ -61,10 +61,6 @@ def test_names_are_those_of_the_conventions() -> None:
     assert otlp.attributes(local, SAMPLE)["gen_ai.provider.name"] == "mine"
     assert otlp.attributes(local, SAMPLE)["gen_ai.operation.name"] == "generate_content"
     assert otlp.attributes(local, SAMPLE)["server.port"] == 81
-
-
-def test_estimated_tokens_are_not_reported() -> None:
-    """Only tokens that the provider counted are usage."""
     assert otlp.tokens(SAMPLE) == {"input": 40, "output": 90}
     assert otlp.tokens(replace(SAMPLE, token_source=TokenSource.ESTIMATED)) == {}
 

@@ -37,17 +37,13 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 
 
 def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
-    """The error names all unknown keys, each with its line and the closest known key."""
+    """Unknown keys are named with line and nearest key; a collector on another machine requires joining first."""
     path = tmp_path / "agent.toml"
     path.write_text('vantag = "sg-1"\nregion = "x"\ncolector = "y"\n')
     with pytest.raises(SettingsError) as caught:
         load_settings(path, OPTIONS)
     assert "line 1: unknown key 'vantag' (did you mean 'vantage'?)" in str(caught.value)
     assert "line 3: unknown key 'colector' (did you mean 'collector'?)" in str(caught.value)
-
-
-def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
-    """A collector on another machine requires joining first, and the hint shows the command."""
     options = {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600", "data_dir": str(tmp_path)}
     with pytest.raises(SettingsError, match="only spoken on loopback") as caught:
         load_settings(None, OPTIONS | options)

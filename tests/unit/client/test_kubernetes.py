@@ -115,14 +115,10 @@ def test_what_cannot_follow_is_reported_and_stays(live: dict[str, Any], problem:
 
 
 def test_an_unknown_route_is_reported() -> None:
-    """An object whose route has no table stays as it is, and the routes that have one are named."""
+    """An unknown route is reported; a rule that cannot follow does not keep the others from following."""
     change = change_of(HTTP_ROUTE, route("one"), {"voice": CHAT})
     assert change.patch is None
     assert change.problems == ("HTTPRoute llm: the route 'chat' has no table; known: voice",)
-
-
-def test_rules_are_independent() -> None:
-    """A rule that cannot follow, and one without backends, do not keep the others from following."""
     live = route("canary")
     live["spec"]["rules"] += [{"filters": [{"type": "RequestRedirect"}]}, *route("one", "two")["spec"]["rules"]]
     change = change_of(HTTP_ROUTE, live, {"chat": table(0.75, 0.25)})
@@ -146,26 +142,18 @@ def take(one: Election, spec: dict[str, Any] | None, now: float) -> dict[str, An
 
 
 def test_the_first_candidate_leads() -> None:
-    """Without a lease a candidate creates it, and leads until it would have to be renewed."""
+    """The first candidate leads while it renews; another waits its duration, by its own clock, unless nobody leads."""
     one = Election("a")
     spec = take(one, None, 100.0)
     assert spec is not None
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("a", 0)
     assert one.leads(100.0 + DEADLINE_SECONDS - 0.1)
     assert not one.leads(100.0 + DEADLINE_SECONDS)
-
-
-def test_a_lease_that_is_renewed_is_not_taken() -> None:
-    """A candidate waits while it sees renewals."""
     holder, other = Election("a"), Election("b")
     spec = take(holder, None, 0.0)
     for now in range(1, 100, 5):
         spec = take(holder, spec, float(now))
         assert other.wanted(spec, now=now + 1000.0, renew_time=TIME) is None
-
-
-def test_a_lease_that_is_not_renewed_is_taken_after_its_duration() -> None:
-    """The duration counts from when the candidate first saw the lease, by its own clock."""
     holder, other = Election("a"), Election("b")
     spec = take(holder, None, 0.0)
     assert other.wanted(spec, now=5000.0, renew_time=TIME) is None
@@ -173,10 +161,6 @@ def test_a_lease_that_is_not_renewed_is_taken_after_its_duration() -> None:
     taken = other.wanted(spec, now=5000.0 + DURATION_SECONDS, renew_time=TIME)
     assert taken is not None
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("b", 1)
-
-
-def test_a_lease_that_is_given_up_is_taken_at_once() -> None:
-    """Without a holder nobody has to be waited for."""
     spec = dict(take(Election("a"), None, 0.0) or {}) | {"holderIdentity": ""}
     assert Election("b").wanted(spec, now=0.0, renew_time=TIME) is not None
 

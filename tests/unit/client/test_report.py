@@ -41,7 +41,7 @@ def comparison(rows: tuple[Any, ...]) -> str:
 
 
 def test_each_region_is_compared() -> None:
-    """With few regions, each has its counts and its largest differences with their intervals."""
+    """Each region has its counts and largest differences, many regions the total and the place of the largest."""
     assert comparison(DIFFERENTIALS) == (
         "Compared with us-east-2: from ap-southeast-1, 1 of 3 targets is slower (openai/gpt-5-mini by 191 ms, 180 … "
         "204) and 1 is faster (deepseek/deepseek-v4-flash by 30 ms, 25 … 35)."
@@ -51,10 +51,6 @@ def test_each_region_is_compared() -> None:
         "Compared with us-east-2: from ap-southeast-1, no difference of 3 targets is certain."
     )
     assert comparison(()) == ""
-
-
-def test_many_regions_are_counted_together() -> None:
-    """With many regions, the sentence has the total counts and the place of the largest differences."""
     rows = tuple(replace(row, region=f"{row.region}-{n}") for n in range(10) for row in DIFFERENTIALS)
     assert comparison(rows) == (
         "Compared with us-east-2: 10 of 30 pairs of a target and one of 10 regions are slower (most: openai/gpt-5-mini "
@@ -172,7 +168,7 @@ def made(*, name: str = "openai/gpt-5-mini") -> Report:
 
 
 def test_the_page_is_one_file() -> None:
-    """The modules, the style and the answers are in the document, and its policy allows nothing else."""
+    """The page is one file, with the answers that its views ask for."""
     text = render_html(made())
     assert "FOLDER" not in text
     assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', text.partition("<style>")[0]) == []
@@ -182,10 +178,6 @@ def test_the_page_is_one_file() -> None:
     assert "unsafe" not in text.partition("<style>")[0]
     [data] = re.findall(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
     assert json.loads(data)["answers"]["/v1/targets"] == {"rows": [{"name": "openai/gpt-5-mini"}]}
-
-
-def test_the_page_finds_its_answers() -> None:
-    """The report asks what the views of the page ask; except single samples, and the status that the public may see."""
     views = (path.read_text() for path in sorted((Path(isochrone_common.__path__[0]) / "page" / "views").iterdir()))
     asked = {path for text in views for path in re.findall(r'"(/v1/[a-z-]+)"', text)} - {"/v1/samples", "/v1/status"}
     assert len(asked) >= 8
@@ -193,17 +185,13 @@ def test_the_page_finds_its_answers() -> None:
 
 
 def test_no_text_becomes_an_element() -> None:
-    """Names of targets and reasons stay texts, wherever they are in the document."""
+    """Names and reasons stay texts; each target has its medians and the difference in the decision's colour."""
     plain, hostile = render_html(made()), render_html(made(name=HOSTILE))
     assert hostile.count("<script") == plain.count("<script")
     assert hostile.count("</script") == plain.count("</script")
     assert "document.title=2</script>" not in hostile
     [data] = re.findall(r'<script type="application/json" id="report">(.*?)</script>', hostile, re.DOTALL)
     assert json.loads(data)["answers"]["/v1/targets"] == {"rows": [{"name": HOSTILE}]}
-
-
-def test_the_matrix_needs_no_script() -> None:
-    """Each target has a row with its medians, and the difference in the colour of its decision."""
     text = render_html(made()).partition('<main id="view"')[2].partition("</main>")[0]
     assert '<span class="provider">openai/</span><wbr><b>gpt-5-mini</b>' in text
     assert re.search(r'<td class="cell \w*"><div>\d+', text)

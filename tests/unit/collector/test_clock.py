@@ -123,7 +123,7 @@ def test_a_clock_that_drifts_is_trusted() -> None:
 
 
 def test_after_a_long_gap_a_vantage_confirms_the_clock() -> None:
-    """A start 36 days after the newest push waits for a vantage, but not for ever: perhaps all of them are gone."""
+    """After a long gap a vantage confirms the clock, for a while; an instant of 0 is no clock."""
     machine = Machine()
     for heard in (True, False):
         guard = machine.guard(newest_receipt_at=machine.true_at - FAR_US)
@@ -134,10 +134,6 @@ def test_after_a_long_gap_a_vantage_confirms_the_clock() -> None:
         else:
             machine.true_at += CONFIRM_US
         assert guard.update() == Verdict()
-
-
-def test_a_vantage_without_a_clock_says_nothing() -> None:
-    """An instant of 0 is no clock."""
     machine = Machine()
     guard = machine.guard()
     guard.hear_vantage(1, 0)

@@ -103,14 +103,10 @@ def test_what_is_refused(tmp_path: Path, text: str, reason: str) -> None:
 
 
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    """A file with a secret has mode 0600."""
+    """A file with a secret has mode 0600; plain HTTP is for loopback, or where it is allowed."""
     secret_file(tmp_path, 0o640)
     with pytest.raises(SettingsError, match="chmod 600"):
         read(tmp_path, ALL)
-
-
-def test_plain_http_has_to_be_allowed(tmp_path: Path) -> None:
-    """HTTP is for loopback, or where it is allowed."""
     text = "receivers: [{{name: a, format: template, url: '{}', body: {{}}, allow_http: {}}}]"
     for url, allowed in (("http://localhost:1/", "false"), ("http://[::1]/", "false"), ("http://h.example", "true")):
         assert read(tmp_path, text.format(url, allowed))
@@ -125,16 +121,12 @@ GOOD = webhook_signature.headers(SECRET, message="alert_1", sent_s=SENT_S, body=
 
 
 def test_the_example_of_the_reference_library() -> None:
-    """The signature of the specification's own test suite comes out exactly."""
+    """The signature of the specification's own tests comes out, also beside others, and returns the id."""
     secret = webhook_signature.parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     headers = webhook_signature.headers(
         secret, message="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_s=1_614_265_330, body=b'{"test": 2432232314}'
     )
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-
-
-def test_a_signed_message_verifies() -> None:
-    """`verify` returns the id, also beside signatures of other secrets and versions."""
     assert webhook_signature.verify(SECRET, GOOD, BODY, now_s=SENT_S + 299) == "alert_1"
     many = GOOD | {"webhook-signature": f"v1a,abc v1,AAAA {GOOD['webhook-signature']}"}
     assert webhook_signature.verify(SECRET, many, BODY, now_s=SENT_S) == "alert_1"
@@ -162,7 +154,7 @@ def test_a_changed_message_does_not_verify(change: Change) -> None:
 
 
 def test_body_secret_and_age_are_verified() -> None:
-    """Another body, another secret and an old message are refused."""
+    """Another body, another secret and an old message are refused; a secret is `whsec_` and base64."""
     for secret, body, now_s in (
         (SECRET, BODY + b" ", SENT_S),
         (SECRET[::-1], BODY, SENT_S),
@@ -170,10 +162,6 @@ def test_body_secret_and_age_are_verified() -> None:
     ):
         with pytest.raises(Unverified):
             webhook_signature.verify(secret, GOOD, body, now_s=now_s)
-
-
-def test_a_secret_survives_formatting_and_parsing() -> None:
-    """The text form is `whsec_` and base64; the newline of a file does not matter."""
     assert webhook_signature.parse_secret(webhook_signature.format_secret(SECRET) + "\n") == SECRET
 
 

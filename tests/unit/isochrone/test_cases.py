@@ -14,7 +14,7 @@ from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
-from testdata.routes import NOW_AT
+from testdata.insights import NOW_AT
 
 CASES = json.loads((Path(__file__).resolve().parents[3] / "clients" / "cases.json").read_text())
 

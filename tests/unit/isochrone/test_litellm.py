@@ -160,15 +160,11 @@ def test_deployment_orders(draw: float, tried: Sequence[str], resting: Sequence[
 
 
 def test_deployments_of_one_target() -> None:
-    """They share an order; if one of them has failed, the other keeps its place."""
+    """Deployments of one target share an order; one that has failed leaves it, and without a member there is none."""
     ids = ["x/a@1", "x/a@2", "x/b"]
     members = entries(a=1.0, b=0.0)
     assert deployment_orders(members, ids, named={}, draw=0.5) == {"x/a@1": 1, "x/a@2": 1, "x/b": 2}
     tried = deployment_orders(members, ids, named={}, tried=["x/a@1"], draw=0.5)
     assert tried == {"x/a@2": 1, "x/b": 2, "x/a@1": 3}
-
-
-def test_no_member() -> None:
-    """Without a member among the deployments there is no order."""
     assert deployment_orders(entries(a=1.0), ["d1", "d2"], named={}, draw=0.5) == {}
     assert deployment_orders(entries(a=1.0), [], named={}, draw=0.5) == {}

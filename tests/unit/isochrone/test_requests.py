@@ -50,14 +50,10 @@ def chat_request(body: bytes = BODY) -> requests.ProviderRequest:
 
 
 def test_the_body_changes_in_its_model_only() -> None:
-    """Large numbers, fractions and other alphabets stay as they are, and half of a surrogate pair stays escaped."""
+    """A body changes in its model only; path and query stay, with hosts in punycode and paths in percent codes."""
     assert json.loads(requests.body(chat_request(), ENTRY)) == json.loads(BODY) | {"model": "model-a"}
     cut = chat_request(b'{"model": "chat", "user": "\\ud83d"}')
     assert requests.body(cut, ENTRY) == b'{"model":"model-a","user":"\\ud83d"}'
-
-
-def test_the_address_is_the_members() -> None:
-    """The path after the base URL and the query stay; hosts are sent in punycode, and paths in percent codes."""
     request = requests.read_request("POST", "https://x/v1/messages?beta=true", BODY)
     assert request is not None
     assert requests.address(request, ENTRY) == "https://a.example:8443/v9/messages?beta=true"

@@ -58,8 +58,8 @@ def test_true_differences() -> None:
     ]
 
 
-def test_faults_are_listed() -> None:
-    """Each with a sentence, as a table within 100 columns and as JSON."""
+def test_faults_are_listed(tmp_path: Path) -> None:
+    """Each fault has a sentence, as a table within 100 columns and as JSON; the example is a world file."""
     lines = run("faults").output.splitlines()
     assert max(map(len, lines)) <= 100
     assert all(
@@ -67,10 +67,6 @@ def test_faults_are_listed() -> None:
     )
     document = json.loads(run("faults", "--output", "json").output)
     assert [row["model"] for row in document["faults"]] == [f"fault-{name}" for name in FAULTS]
-
-
-def test_the_example_can_be_used(tmp_path: Path) -> None:
-    """What `--example` prints is a world file."""
     path = tmp_path / "world.json"
     path.write_text(run("world", "--example").output)
     done = run("world", "--world", str(path))

@@ -75,14 +75,10 @@ def test_the_first_token_is_planned_for_its_time(name: str) -> None:
 
 
 def test_a_throttled_request_states_when_to_come_back() -> None:
-    """The headers have the wait, and that nothing is left, from a service that counts."""
+    """A throttled request states the wait from a service that counts; a portal is status 200 and HTML."""
     headers = answered("429").headers
     wanted = {"retry-after": "2", "retry-after-ms": "2000", "x-ratelimit-remaining-requests": "0"}
     assert headers.items() >= (wanted | {"x-ratelimit-reset-requests": "2s"}).items()
-
-
-def test_html_is_a_page() -> None:
-    """Status 200, text/html, and nothing to parse."""
     answer = answered("html")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert answer.body.startswith(b"<!doctype html>")
@@ -117,15 +113,11 @@ def test_a_huge_line() -> None:
 
 
 def test_the_bundled_first_chunk() -> None:
-    """Five tokens in the first chunk, and the rate of the rest is the model's."""
+    """Five tokens come in the first chunk and the rest at the model's rate, or all at the end in one."""
     pieces = [text for _, text in answered("bundled-first").parsed.pieces]
     assert (len(pieces), len(pieces[0].split())) == (36, 5)
     sent = [frame.offset_ns for frame in played("bundled-first").frames if frame.token_counts]
     assert 35 / ((sent[-1] - sent[0]) / 1e9) == pytest.approx(200, rel=0.05)
-
-
-def test_one_chunk() -> None:
-    """All tokens in one delta, when the last would have come."""
     assert len(answered("one-chunk").parsed.pieces) == 1
     assert played("one-chunk").ttft_us == pytest.approx(50_000 + 39 * 5_000, abs=6_000)
 
@@ -136,16 +128,12 @@ def test_null_and_empty_deltas_come_first() -> None:
 
 
 def test_writes_cut_inside_characters() -> None:
-    """Every token comes in two writes, of which neither is UTF-8 by itself; the second is on time."""
+    """Tokens whose writes are cut inside characters, or byte by byte, are complete with the last one."""
     frames = played("split-code-points").frames
     sent = [number for number, frame in enumerate(frames) if frame.token_counts]
     assert not any(decodes(frames[number - step].data) for number in sent for step in (0, 1))
     assert decodes(answered("split-code-points").body)
     assert frames[sent[0]].offset_ns == frames[sent[0] - 1].offset_ns + 300_000
-
-
-def test_writes_of_one_byte() -> None:
-    """The first five events come byte by byte; the token is complete with the last of them."""
     ones = [frame for frame in played("byte-by-byte").frames if len(frame.data) == 1]
     assert len(ones) > 5 * 200
     assert [len(frame.token_counts) for frame in ones if frame.token_counts] == [1] * 5
@@ -162,16 +150,12 @@ def test_endings_that_are_fine(name: str, *, has_usage: bool, done: bool) -> Non
 
 
 def test_usage_in_the_last_choice() -> None:
-    """Usage stands beside the finish reason, even when nobody asks for it."""
+    """Usage stands beside the finish reason, asked for or not; a delta behind the end counts no token."""
     asked = {"model": "fault-usage-in-choice", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
     request = Request(method="POST", path="/v1/chat/completions", body=json.dumps(asked).encode())
     *_, line = read("openai-chat", Service(WORLD).answer(request, ARRIVAL)).body.split(b"\n\n")[:-1]
     last = json.loads(line.removeprefix(b"data: "))
     assert (last["choices"][0]["finish_reason"], last["usage"]["completion_tokens"]) == ("stop", 40)
-
-
-def test_after_the_end() -> None:
-    """A delta behind the end marker counts no token."""
     *_, marker, stray = data("after-end")
     assert (marker, json.loads(stray)["choices"][0]["delta"]) == (b"[DONE]", {"content": " and"})
 

@@ -68,17 +68,13 @@ def test_what_is_no_request_is_malformed(data: bytes) -> None:
 
 
 def test_a_body_has_a_limit() -> None:
-    """Larger bodies are refused as too large."""
+    """Larger bodies are refused; `Expect: 100-continue` is noticed until the body comes."""
     reader = RequestReader()
     reader.receive(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))
     reader.receive(b"x" * (MAX_BODY_BYTES + 1))
     with pytest.raises(Malformed) as caught:
         reader.next_request()
     assert caught.value.status == 413
-
-
-def test_a_client_may_ask_before_it_sends() -> None:
-    """`Expect: 100-continue` is noticed until the body comes."""
     reader = RequestReader()
     reader.receive(b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
     assert (reader.next_request(), reader.wants_continue) == (None, True)
@@ -112,15 +108,11 @@ def test_levels_are_possible(limit: int, takes: list[tuple[int, int]]) -> None:
 
 
 def test_a_throttled_request_takes_no_tokens() -> None:
-    """What is refused for the one bucket is not charged to the other."""
+    """What one bucket or model refuses is not charged to another."""
     rate_limits = RateLimits()
     taken = [rate_limits.take("m", tokens=100, at=AT, limits=(1, 1000)) for _ in range(3)]
     assert [rate_limit.requests.wait_us > 0 for rate_limit in taken] == [False, True, True]
     assert [rate_limit.tokens.remaining for rate_limit in taken] == [900, 900, 900]
-
-
-def test_models_have_their_own() -> None:
-    """Using up one model's rate_limit leaves another's alone."""
     rate_limits = RateLimits()
     rate_limits.take("a", tokens=1, at=AT, limits=(1, 10))
     assert rate_limits.take("b", tokens=1, at=AT, limits=(1, 10)).requests.wait_us == 0

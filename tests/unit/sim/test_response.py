@@ -42,7 +42,7 @@ def planned(
 
 
 def test_offsets_are_absolute() -> None:
-    """Head, first token, and every later frame stand at their own offset from the request, in order."""
+    """Frames stand at offsets from the request, at the planned rate; only another nonce changes the answer."""
     played = planned(steady=True, jitter_us=0)
     offsets = [frame.offset_ns for frame in played.frames]
     assert offsets == sorted(offsets)
@@ -50,19 +50,11 @@ def test_offsets_are_absolute() -> None:
     assert (offsets[0], said[0]) == (75_000_000, 250_000_000)
     assert said[-1] == pytest.approx(250_000_000 + 149 / 45 * 1e9, abs=2)
     assert (played.ttft_us, played.tokens_per_second, played.status) == (250_000, 45.0, 200)
-
-
-def test_the_plan_names_the_rate() -> None:
-    """Tokens but one, over the time between the first and the last, is the planned rate."""
     played = planned()
     said = [frame.offset_ns for frame in played.frames if frame.token_counts]
     assert played.tokens_per_second is not None
     assert (len(said) - 1) / ((said[-1] - said[0]) / 1e9) == pytest.approx(played.tokens_per_second, rel=1e-6)
     assert played.tokens_per_second == pytest.approx(45, rel=0.021)
-
-
-def test_equal_requests_get_equal_answers() -> None:
-    """Same content, region and instant: the same bytes at the same offsets. Another nonce changes both."""
     assert planned(content=b"a") == planned(content=b"a")
     assert planned(content=b"a").ttft_us != planned(content=b"b").ttft_us
     assert planned(content=b"a").frames[1].data != planned(content=b"b").frames[1].data
@@ -231,16 +223,12 @@ def short_script(
 
 
 def test_one_write_per_token() -> None:
-    """Head and role are one write, every token is one, and the rest is one."""
+    """Head and role are one write, every token is one, the rest is one; cuts change no byte and no instant."""
     frames = stream_frames(SCRIPT, RENDERER, head=b"HEAD")
     assert [frame.offset_ns for frame in frames] == [10, 1_000_000, 2_000_000, 2_200_000]
     assert [frame.token_counts for frame in frames] == [(), ((Channel.REASONING, 1),), ((Channel.ANSWER, 1),), ()]
     assert frames[0].data.startswith(b"HEAD")
     assert frames[-1].data.endswith(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
-
-
-def test_cutting_loses_nothing() -> None:
-    """However writes are cut, the bytes are the same, and so are the instants at which tokens are complete."""
     whole = stream_frames(SCRIPT, RENDERER, head=b"HEAD")
     for cut in Cut:
         frames = stream_frames(short_script(cut=cut), RENDERER, head=b"HEAD")
@@ -249,14 +237,10 @@ def test_cutting_loses_nothing() -> None:
 
 
 def test_a_broken_connection_gives_the_last_token_time() -> None:
-    """The connection is closed five milliseconds after the last token, without a last chunk."""
+    """A broken connection ends after the last token; without a stream all tokens come at once, in their channels."""
     frames = stream_frames(short_script(ending=Ending.CLOSE, steps=STEPS[:3]), RENDERER, head=b"HEAD")
     assert (frames[-1].offset_ns, frames[-1].data) == (7_000_000, b"")
     assert not any(LAST_CHUNK in frame.data for frame in frames)
-
-
-def test_an_answer_that_is_not_streamed_comes_at_once() -> None:
-    """With the last step, all tokens in it, each in its channel."""
     (frame,) = body_frames(SCRIPT, b"BODY")
     assert (frame.offset_ns, frame.data) == (2_200_000, b"BODY")
     assert dict(frame.token_counts) == {Channel.REASONING: 1, Channel.ANSWER: 1}

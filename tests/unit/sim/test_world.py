@@ -166,7 +166,7 @@ def test_a_real_round_trip_is_part_of_the_time(name: str, region: str, at: int) 
 
 
 def test_noise_does_not_move_the_median_difference() -> None:
-    """With noise, the median of paired differences is the published one to within 0.2 ms."""
+    """Noise moves paired medians by less than 0.2 ms, and load what is not paired by more than a tenth."""
     model = WORLD.models["glm-5"]
     contents = [str(number).encode() for number in range(1500)]
     differences = [
@@ -174,10 +174,6 @@ def test_noise_does_not_move_the_median_difference() -> None:
         for content in contents
     ]
     assert statistics.median(differences) == pytest.approx(-80e6, abs=200_000)
-
-
-def test_load_moves_what_is_not_paired() -> None:
-    """Over an hour the time to first token of a model wanders by more than a tenth of a published difference."""
     model = replace(WORLD.models["glm-5"], jitter_us=0)
     hour = [ttft_ns(model, at=MONDAY_AT + minute * 60_000_000) for minute in range(60)]
     assert max(hour) - min(hour) > 8_000_000

@@ -61,14 +61,10 @@ def test_other_outcomes(tmp_path: Path, text: str, shown: str, exit_code: int) -
 
 
 def test_a_missing_case_fails_the_run(tmp_path: Path) -> None:
-    """A consumer without a test of a case, for which no reason is known, is named."""
+    """A consumer without a test of a case, or a mark with another word, fails the run."""
     done = run(tmp_path, WHOLE.replace("@pytest.mark.consumer('Envoy', 'collector gone')\n", "") + "pass")
     assert (cell(done, "Envoy", "collector gone"), done.returncode) == ("-", 1)
     assert "Envoy, collector gone: no test" in done.stdout
-
-
-def test_a_case_that_is_written_differently_is_refused(tmp_path: Path) -> None:
-    """A mark with another word would be missing in the table."""
     done = run(tmp_path, WHOLE.replace("'collector gone'", "'collector away'") + "pass")
     assert done.returncode
     assert "is not in tools/consumers.py" in done.stdout + done.stderr

@@ -31,24 +31,16 @@ Successfully installed click-8.1.8 isochrone-0.1.0 numpy-2.2.6 typing-extensions
 
 
 def test_packages_are_counted_while_pip_looks_for_them() -> None:
-    """Until pip installs, the progress is the packages found, each once, and the megabytes of their files."""
+    """Packages are counted while pip looks for them and installs them; if it fails, its last lines tell why."""
     progress = Progress()
     progress.read(OUTPUT[:3])
     assert progress.describe(0) == "starting"
     progress.read(OUTPUT[3:11])
     assert progress.describe(0) == "packages: 3 found, 18 MB to download"
-
-
-def test_packages_are_counted_while_pip_installs_them() -> None:
-    """As soon as pip lists what it installs, the progress is the packages in place of those."""
     progress = Progress()
     progress.read(OUTPUT)
     assert progress.describe(2) == "4 packages … 2/4"
     assert progress.describe(9) == "4 packages … 4/4"
-
-
-def test_the_end_of_the_output_is_kept() -> None:
-    """If pip fails, the last thirty lines tell why."""
     progress = Progress()
     progress.read([f"{number}\n" for number in range(100)] + ["ERROR: no matching distribution\n"])
     assert len(progress.tail) <= 31

@@ -46,7 +46,7 @@ def test_a_cut_stream_is_a_success_only_if_its_answer_is_complete(stream: Stream
 
 
 def test_the_corpus_covers_every_provider_and_dialect() -> None:
-    """Every provider of the catalogue, every common server and every dialect has success and failure."""
+    """Every provider and dialect has success and failure, each file a source and one of three origins."""
     for provider in {*CATALOGUE, *SELF_HOSTED, "mistral"}:
         is_ok = {stream.expected.outcome is Outcome.OK for stream in CORPUS if stream.provider == provider}
         assert is_ok == {True, False}, provider
@@ -55,10 +55,6 @@ def test_the_corpus_covers_every_provider_and_dialect() -> None:
         assert {*Outcome} & outcomes >= {
             *(Outcome.OK, Outcome.TRUNCATED, Outcome.STREAM_ERROR, Outcome.THROTTLED, Outcome.FILTERED, Outcome.EMPTY)
         }
-
-
-def test_every_file_states_where_its_form_is_from() -> None:
-    """A file has a source, and an origin of three kinds."""
     assert all(stream.source and stream.situation for stream in CORPUS)
     assert {stream.origin for stream in CORPUS} <= {"recorded", "documented", "derived"}
 

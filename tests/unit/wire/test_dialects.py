@@ -267,12 +267,8 @@ def test_a_wait_in_the_body(body: object, wait_us: int | None) -> None:
 
 
 def test_a_body_cut_short_says_nothing() -> None:
-    """A body longer than the part that is read has no wait, and does no harm."""
+    """A cut body has no wait; the same error as an event under status 200 has the same one."""
     assert stated_wait_us(json.dumps({"error": GEMINI}).encode()[:-9]) is None
-
-
-def test_a_wait_inside_a_stream() -> None:
-    """The same error as an event under status 200 has the same wait."""
     failure = in_band_failure(GEMINI)
     assert (failure.outcome, failure.retry_after_us) == (Outcome.THROTTLED, 12_000_000)
 
@@ -349,13 +345,9 @@ DIALECT = DIALECTS["openai-chat"]
 
 
 def test_the_role_is_not_a_token() -> None:
-    """A server that sends the role after 3 ms and the first word after 300 ms has a TTFT of 300 ms."""
+    """The role is no token; TTFT counts the first token of any channel, TTFAT the first of the answer."""
     sample = replay("openai-chat", [(3, sse(ROLE)), (300, sse(*FULL[1:]))])
     assert sample.ttft_us == 300_000
-
-
-def test_reasoning_starts_the_clock_and_the_answer_its_own() -> None:
-    """TTFT counts the first token of any channel, TTFAT the first of the answer."""
     thought = '{"choices":[{"delta":{"reasoning":"hm"}}]}'
     sample = replay("openai-chat", [(50, sse(thought)), (900, sse(*FULL[1:]))])
     assert (sample.ttft_us, sample.ttfat_us) == (50_000, 900_000)

@@ -267,26 +267,18 @@ def test_a_response_that_cannot_be_used_changes_nothing(response: fleet_pb2.Rene
         identity_file.renewed(IDENTITY, response)
 
 
-def test_other_pins_are_noticed() -> None:
-    """A certificate that is announced, or no longer presented, differs from the pins; without pins nothing does."""
+def test_other_pins_are_noticed(tmp_path: Path) -> None:
+    """Other pins are noticed, `join` during a renewal wins, and a renewal is the same for the same key only."""
     first, second = fingerprint_of(FIRST), fingerprint_of(SECOND)
     assert not identity_file.has_other_pins(IDENTITY, [first])
     assert identity_file.has_other_pins(IDENTITY, [first, second])
     assert not identity_file.has_other_pins(IDENTITY, [])
     assert not identity_file.has_other_pins(replace(IDENTITY, trust=Trust()), [second])
-
-
-def test_a_file_that_was_replaced_meanwhile_stays(tmp_path: Path) -> None:
-    """`join` during a renewal wins."""
     path = tmp_path / "identity.json"
     other = replace(IDENTITY, credential=str(Credential(id=3, secret=bytes(32))))
     identity_file.write(path, other)
     assert not identity_file.store(path, IDENTITY, replace(IDENTITY, credential=NEW))
     assert identity_file.read(path) == other
-
-
-def test_a_successor_takes_both_secrets() -> None:
-    """It is the same for the same key, and another one for another key or another credential."""
     credential = Credential(id=1, secret=bytes(32))
     made = {derive_successor(credential, key) for key in (b"a", b"a", b"b")}
     assert len(made | {derive_successor(Credential(id=1, secret=bytes(31) + b"x"), b"a")}) == 3

@@ -91,15 +91,11 @@ def test_every_value_survives_json(cls: type) -> None:
 
 
 def test_numbers_that_json_lacks() -> None:
-    """A number that is not finite is null in JSON: NaN again, or `None` where a value may be missing."""
+    """A number that JSON lacks is null; fields of a later version change nothing, missing ones have defaults."""
     share = from_json(Proportion, to_json_value(Proportion(value=inf, low=nan, high=1, n=2)))
     assert isnan(share.value)
     assert (isnan(share.low), share.high) == (True, 1.0)
     assert from_json(Quantile, to_json_value(Quantile(value=1.0, low=-inf))) == Quantile(value=1.0)
-
-
-def test_unknown_fields_are_ignored() -> None:
-    """A field of a later version changes nothing, and a field that is missing has its default."""
     assert from_json(Quantile, {"value": 1, "unit": "us"}) == Quantile(value=1.0)
     assert from_json(Sample, {**SAMPLE, "quality": ["reused", "cached"]}).quality == Quality.REUSED | Quality.CACHED
 
@@ -200,23 +196,15 @@ def test_a_document_has_every_row(answer: object) -> None:
 
 
 def test_rows_have_an_order() -> None:
-    """Rows are sorted, whatever the order of the answer is."""
+    """Rows are sorted, ids are text, also within a row, and a sample's fields are beside its names."""
     one = document(VANTAGES)
     assert one == document(replace(VANTAGES, vantages=VANTAGES.vantages[::-1]))
     assert [row["region"] for row in one["rows"]] == sorted(row["region"] for row in one["rows"])
     opened = [row["recovered_at"] is not None for row in document(examples.INCIDENTS)["rows"]]
     assert opened == sorted(opened)
-
-
-def test_ids_are_text() -> None:
-    """An id is the text that commands take, also within a row, because JSON readers round large numbers."""
     rows = document(examples.INCIDENTS)["rows"]
     assert all(row["id"].startswith("incident_") for row in rows)
     assert [one["id"][:8] for row in rows for one in row["silences"]][:1] == ["silence_"]
-
-
-def test_a_sample_is_one_flat_object() -> None:
-    """The fields of a sample are beside the names of its target and vantage, with the derived durations."""
     row = document(SampleList(window=WINDOW, samples=SAMPLES))["rows"][0]
     assert {"target", "vantage", "ttft_us", "ttft_cold_us", "quality"} <= set(row)
     assert "sample" not in row

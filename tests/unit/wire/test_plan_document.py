@@ -414,13 +414,9 @@ def test_efforts(dialect: str, model: str, effort: str, words: str | None) -> No
 
 
 def test_a_stored_plan_is_not_judged_again() -> None:
-    """A stored plan from before efforts were checked can still be read, so that its collector can start."""
+    """A stored plan is not judged again; a control target is one of the plan, or refused with the nearest."""
     text = EFFORT.format(dialect="anthropic", model="claude-opus-4-5", effort="hgih")
     assert load(text, version=1, stored=True).problems == ()
-
-
-def test_a_control_target_is_one_of_the_plan() -> None:
-    """The control target is the name of a target; any other name is refused with its line and the most similar name."""
     text = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: 'http://h'}\n"
     assert [plan_of(text + more).control for more in ("", "control: p/a")] == ["", "p/a"]
     assert problems_of(text + "control: pa") == [

@@ -21,7 +21,8 @@ from isochrone_common.route_consumer import (
 from isochrone_wire.durations import DAY_US
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteState, RouteTable
-from testdata.routes import CHAT, NOW_AT, TABLES, UNKNOWN_YET, VOICE
+from testdata.insights import NOW_AT
+from testdata.routes import CHAT, TABLES, UNKNOWN_YET, VOICE
 
 MOVE_US = 100 * SECOND_US
 
@@ -60,7 +61,7 @@ def test_an_expired_table_gives_way_to_the_static_order() -> None:
 
 
 def test_the_static_order_takes_endpoints_from_the_plan() -> None:
-    """A table that never had entries has the endpoints of the plan's targets; a member without one is left out."""
+    """The static order takes endpoints from the plan; a removed route is not in the file."""
     tables = FollowedTables(share=0.0)
     planned = TARGETS.targets[1]
     name = planned.name
@@ -69,10 +70,6 @@ def test_the_static_order_takes_endpoints_from_the_plan() -> None:
     tables.endpoints |= {name: endpoint(planned)}
     ((entry,),) = [table.entries for table in tables.at(NOW_AT)]
     assert (entry.target, entry.base_url, entry.weight) == (name, planned.base_url, 1.0)
-
-
-def test_a_route_that_left_the_plan_is_forgotten() -> None:
-    """A removed route is not in the file, instead of ending in its static order."""
     tables = FollowedTables(share=0.0)
     tables.receive(CHAT)
     tables.receive(VOICE)
@@ -218,7 +215,7 @@ def test_a_caller_s_key_stays_apart() -> None:
 
 
 def test_no_key_is_in_a_resource() -> None:
-    """Members have the name of the variable with their key, and the header that it belongs in."""
+    """No key is in a resource; TLS verifies the host's name by a trusted CA."""
     assert key_variable("azure-sweden.2") == "AZURE_SWEDEN_2_API_KEY"
     _, clusters = envoy(replace(CHAT, entries=(replace(CHAT.entries[0], dialect="anthropic"),)))
     (group,) = clusters[CHAT.entries[0].target]["load_assignment"]["endpoints"]
@@ -229,10 +226,6 @@ def test_no_key_is_in_a_resource() -> None:
         "key": "x-api-key",
         "model": '"deepseek-v4-flash"',
     }
-
-
-def test_envoy_verifies_the_hosts_certificate() -> None:
-    """TLS has the host name, and the certificate must match it and be signed by a trusted CA."""
     _, clusters = envoy(CHAT)
     tls = clusters["deepseek/deepseek-v4-flash"]["transport_socket"]["typed_config"]
     assert tls["sni"] == "api.deepseek.example"

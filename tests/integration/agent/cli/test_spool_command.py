@@ -64,7 +64,7 @@ def test_verify_says_what_is_wrong(open_spool: Spool, tmp_path: Path) -> None:
 
 
 def test_quarantine_can_be_looked_at_and_retried(open_spool: Spool, tmp_path: Path) -> None:
-    """Export shows the sample and why; retry wants the agent stopped, and then puts it back."""
+    """Quarantine is exported with its reasons, and retried when the agent is stopped; a folder without one stays so."""
     line = json.loads(spool(tmp_path, "quarantine", "export").stdout.splitlines()[0])
     assert (line["reason"], line["sample"]["outcome"]) == ("INVALID_ARGUMENT: not this one", "ok")
     assert "in use by the agent" in spool(tmp_path, "quarantine", "retry").output
@@ -72,10 +72,6 @@ def test_quarantine_can_be_looked_at_and_retried(open_spool: Spool, tmp_path: Pa
     assert "1 samples will be delivered again" in spool(tmp_path, "quarantine", "retry").output
     again = Spool(tmp_path / "spool.sqlite3")
     assert (again.stats().quarantined, again.stats().waiting, again.stats().account.holds) == (0, 5, True)
-
-
-def test_no_spool_is_said(tmp_path: Path) -> None:
-    """A folder without one is a sentence with a hint, and nothing is made there."""
     result = spool(tmp_path / "nowhere", "inspect")
     assert (result.exit_code, (tmp_path / "nowhere").exists()) == (1, False)
     assert "there is no spool at" in result.output

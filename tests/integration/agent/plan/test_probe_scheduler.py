@@ -172,16 +172,12 @@ async def test_rounds_behind_a_probe_that_hangs_are_timeouts(fault_simulator: Si
 
 
 async def test_overlap_may_be_allowed(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """With `overlap: allow` every round sends its probe, even if the previous one is in flight."""
+    """With `overlap: allow` every round sends its probe; without a free slot a round is skipped in time."""
     of = target(fault_simulator, "fault-slow-headers", overlap=Overlap.ALLOW, workload=HASTY)
     samples = await run(tmp_path, plan_of(of), lambda found: len(sent(found)) >= 3)
     assert overlapping(samples) == 0
     samples = sent(samples)
     assert any(later.dispatched_at - one.dispatched_at < QUICK.first_token_us for one, later in pairwise(samples))
-
-
-async def test_a_round_without_a_slot_is_skipped(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """Without a free slot a round is skipped after half its interval, so that no queue builds up."""
     of = target(fault_simulator, "fault-silence", overlap=Overlap.ALLOW)
     samples = await run(tmp_path, plan_of(of), some(Outcome.SKIPPED_NOT_READY, 2), concurrency=1)
     crowded = [s for s in samples if s.outcome is Outcome.SKIPPED_NOT_READY and s.timeout_us is None]
@@ -503,9 +499,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("step_ns", [HOUR_NS, -HOUR_NS])
-async def test_a_step_of_the_wall_clock_during_a_run(
-    fault_simulator: Simulator, tmp_path: Path, step: list[int], step_ns: int
-) -> None:
+async def test_the_wall_clock_steps(fault_simulator: Simulator, tmp_path: Path, step: list[int], step_ns: int) -> None:
     """After a step of an hour rounds go on in the new time, and those passed over are not missed."""
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:

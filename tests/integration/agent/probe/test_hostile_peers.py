@@ -87,39 +87,27 @@ def a_chunk(text: str, finish: str | None) -> bytes:
 
 
 async def test_an_early_finish_reason_does_not_end_the_wait_for_the_first_token() -> None:
-    """An empty chunk with `stop`, then a wait longer than that for what follows an answer: the answer is measured."""
+    """An early finish reason does not end the wait for the first token; silence after one in each chunk is a stall."""
     timeouts = Timeouts(first_token_us=5_000_000, gap_us=300_000, total_us=10_000_000)
     handler = in_parts(a_chunk("", "stop"), 0.6, a_chunk("hi", "stop"), b"data: [DONE]\n\n")
     sample = await probe(handler, timeouts=timeouts)
     assert (sample.outcome, sample.chunks) == (Outcome.OK, 1)
     assert (sample.ttft_us or 0) > 500_000
-
-
-async def test_silence_after_finish_reasons_in_every_chunk_is_a_stall() -> None:
-    """A finish reason that a later token contradicts says nothing about the end."""
     timeouts = replace(PATIENT, gap_us=800_000)
     sample = await probe(in_parts(a_chunk("a", "stop"), 0.05, a_chunk("b", "stop")), timeouts=timeouts)
     assert (sample.outcome, sample.chunks) == (Outcome.STALLED, 2)
 
 
 async def test_an_error_without_framing_or_end_is_read_at_once() -> None:
-    """A JSON error without an end of line, on a connection that stays open, needs no timeout."""
+    """An error without an end is read at once, one nested too deep is garbled, and a status 500 stays one."""
     patient = Timeouts(first_token_us=60_000_000, gap_us=300_000, total_us=60_000_000)
     async with asyncio.timeout(20):
         handler = in_parts(b'{"error":{"message":"slow ', 0.05, b'down","code":429}}')
         sample = await probe(handler, timeouts=patient)
     assert (sample.outcome, sample.timeout_us) == (Outcome.THROTTLED, None)
     assert "slow down" in (sample.error or "")
-
-
-async def test_json_without_a_bottom_is_garbled() -> None:
-    """Brackets nested two hundred thousand deep fail the stream, not the agent."""
     sample = await probe(saying(STREAM_HEAD + b"data: " + b"[" * 200_000 + b"\n\n"))
     assert sample.outcome is Outcome.GARBLED
-
-
-async def test_a_refusal_without_a_bottom_is_a_refusal() -> None:
-    """A status 500 with an unreadable body is a status 500."""
     head = b"HTTP/1.1 500 No\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
     sample = await probe(saying(head + b"[" * 8_000))
     assert (sample.outcome, sample.error) == (Outcome.HTTP_ERROR, "HTTP 500")
@@ -226,9 +214,7 @@ async def test_a_warm_connection_that_broke_is_not_used_again() -> None:
 
 @pytest.mark.parametrize("by_reset", [True, False], ids=["reset", "end"])
 @pytest.mark.parametrize(("answers", "outcome"), [(1, Outcome.OK), (0, Outcome.TRUNCATED)], ids=["fresh", "never"])
-async def test_a_warm_connection_closed_while_idle_is_replaced_once(
-    answers: int, outcome: Outcome, *, by_reset: bool
-) -> None:
+async def test_a_warm_connection_closed_idle_is_renewed_once(answers: int, outcome: Outcome, *, by_reset: bool) -> None:
     """A request that meets a connection being closed is sent again, once, on a fresh one, whose times count."""
     connections: list[int] = []
 

@@ -336,9 +336,7 @@ async def test_a_coding_without_compression_is_harmless(coding: str) -> None:
         ((4,), "Connection refused (127.0.0.1)"),
     ],
 )
-async def test_a_refused_address_is_named(
-    families: tuple[int, ...], error: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_address_shows(families: tuple[int, ...], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first address of a name is tried; the error names it, and the option that leads to the others."""
     known = {4: (socket.AF_INET, ("127.0.0.1", 1)), 6: (socket.AF_INET6, ("::1", 1, 0, 0))}
     found = transport.Resolved(addresses=tuple(known[family] for family in families), dns_us=1)

@@ -14,8 +14,9 @@ from fixtures.envoy import ENVOY, HANG_UP, Heard, Provider, StartEnvoy, requires
 from isochrone_client.gateways import gateway
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_wire.routes import RegionTables, RouteTable
+from testdata.insights import NOW_AT
 from testdata.ports import free_port
-from testdata.routes import CHAT, NOW_AT, VOICE
+from testdata.routes import CHAT, VOICE
 
 _API = "type.googleapis.com/envoy"
 pytestmark = requires_envoy
@@ -152,9 +153,7 @@ def test_large_requests(providers: dict[str, Provider], start_envoy: StartEnvoy)
 
 @pytest.mark.consumer("Envoy", "first choice dead")
 @pytest.mark.parametrize("status", [500, 429, HANG_UP, None], ids=["500", "429", "hangs up", "refuses"])
-def test_requests_survive_a_dead_first_choice(
-    providers: dict[str, Provider], start_envoy: StartEnvoy, status: int | None
-) -> None:
+def test_a_dead_first_is_survived(providers: dict[str, Provider], start_envoy: StartEnvoy, status: int | None) -> None:
     """If the first choice fails, ten of ten requests are served by the next member."""
     if status is None:
         providers["first"].port = free_port()

@@ -113,9 +113,7 @@ def test_traffic_follows_the_tables_of_the_region(
 
 @pytest.mark.consumer("Portkey", "first choice dead")
 @pytest.mark.parametrize("death", ["fault-500", "fault-503", "fault-429", "refuses"])
-def test_requests_survive_a_dead_first_choice(
-    fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path, death: str
-) -> None:
+def test_requests_survive(fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path, death: str) -> None:
     """If the first choice fails, throttles or refuses connections, the next one serves ten of ten requests."""
     dead = entry(fault_simulator, FIRST if death == "refuses" else death)
     if death == "refuses":

@@ -108,18 +108,14 @@ def test_under_tls(start_collector: StartCollector, tmp_path: Path) -> None:
     assert found["certificate"]["sentence"].startswith("valid for 36")
 
 
-def test_nobody_home(tmp_path: Path) -> None:
-    """Without a collector and a database the doctor still says what is there and what is not."""
+def test_nobody_home(tmp_path: Path, empty_database_url: str) -> None:
+    """Without collector and database doctor says what is there; one never migrated is no failure by itself."""
     done = run_command("doctor", "--data-dir", str(tmp_path), "--collector", "127.0.0.1:1")
     assert done.returncode == 1
     assert "fail  database      no embedded PostgreSQL runs over" in done.stdout
     assert "fail  health        no collector answers at 127.0.0.1:1" in done.stdout
     assert "is `isochrone-collector serve` running?" in done.stdout
     assert "Traceback" not in done.stderr
-
-
-def test_an_empty_database_is_told(empty_database_url: str, tmp_path: Path) -> None:
-    """A database in which nothing was ever migrated is no failure by itself, and no password is shown."""
     done = run_command("doctor", "--database-url", empty_database_url, "--data-dir", str(tmp_path / "none"))
     assert "warn  schema        the database was never migrated" in done.stdout
     assert "partitions" not in done.stdout

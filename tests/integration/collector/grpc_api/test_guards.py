@@ -134,16 +134,12 @@ async def test_requests_are_read_in_every_encoding(compression: grpc.Compression
 
 
 async def test_a_request_without_a_credential_is_small() -> None:
-    """A method that needs no credential takes 8 KiB, inflated, and no more."""
+    """Without a credential a method takes 8 KiB, and a request that never ends is refused at once."""
     async with serving(compression=grpc.Compression.Gzip) as channel:
         length: Any = channel.unary_unary("/t.T/Open")
         assert await length(b"\x0a" * (8 << 10), timeout=TIMEOUT_S) == b"8192"
         status, _ = await status_of(length(b"\x0a" * (4 << 20), timeout=TIMEOUT_S))
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-async def test_a_refusal_does_not_wait_for_the_request() -> None:
-    """A call whose request never ends is refused at once, so that it holds no memory."""
     async with serving() as channel:
         call: Any = channel.stream_unary("/t.T/Refused")
         refused = call(timeout=TIMEOUT_S)  # its request is never sent
@@ -172,9 +168,7 @@ async def test_a_refusal_is_trailers_only() -> None:
 
 
 @pytest.mark.parametrize("method", ["/t.T/TooOften", "/t.T/Guessed"])
-async def test_callers_that_call_too_often_wait_for_their_refusal_without_a_slot(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+async def test_callers_that_call_too_often_wait_for_no_slot(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """Twenty of them wait for a second each, more than there are slots; other callers are answered meanwhile."""
     begun = time.monotonic()
     async with serving() as channel:
@@ -453,14 +447,10 @@ async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
 
 
 async def test_too_many_carries_a_delay() -> None:
-    """RESOURCE_EXHAUSTED carries gRPC's metadata for the time to wait, in milliseconds."""
+    """RESOURCE_EXHAUSTED carries the time to wait; an invalid request has no metadata that asks for a retry."""
     error = await refused(ResourceExhausted("crowded", delay_us=5_000_000))
     assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "crowded")
     assert ("grpc-retry-pushback-ms", "5000") in list(error.trailing_metadata())
-
-
-async def test_other_refusals_carry_no_delay() -> None:
-    """An invalid request gets no metadata that asks for a retry."""
     error = await refused(BadRequest("impossible"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert [key for key, _ in error.trailing_metadata() if "pushback" in key] == []

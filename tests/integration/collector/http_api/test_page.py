@@ -26,8 +26,8 @@ from isochrone_common.credentials import Credential, hash_secret
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
 from isochrone_wire.operations import Role
+from testdata.insights import NOW_AT
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until
-from testdata.routes import NOW_AT
 from testdata.waiting import eventually
 
 READER = Credential(id=7, secret=bytes(32))
@@ -193,17 +193,13 @@ async def test_other_sites_begin_and_end_none(guarded: Web, headers: dict[str, s
 
 
 async def test_a_session_ends_with_its_credential(guarded: Web) -> None:
-    """After a revocation the cookie is worth nothing, and a later session neither."""
+    """A cookie is worth nothing after a revocation of its credential, or when it was kept for longer."""
     await log_in(guarded)
     async with guarded.local.database.connection() as connection:
         await access.revoke_credential(connection, READER.id, revoked_at=NOW_AT)
     await guarded.sources.authenticator.refresh()
     assert (await guarded.get("/v1/routes")).status_code == 401
     assert (await log_in(guarded)).status_code == 401
-
-
-async def test_a_session_ends_with_its_lifetime(guarded: Web) -> None:
-    """A cookie that a browser kept for longer is refused."""
     await log_in(guarded)
     guarded.local.clock.at += LIFETIME_US
     assert (await guarded.get("/v1/routes")).status_code == 401

@@ -184,16 +184,12 @@ def test_an_answer_is_compressed_for_clients_that_accept_it(http: httpx.Client) 
 
 
 def test_a_sample_is_found_by_its_id(collector: Collector, http: httpx.Client, tmp_path: Path) -> None:
-    """Each sample has an id, by which both HTTP and the command find it again."""
+    """A sample is found by its id over HTTP and by the command; another id, or none, is 404 with a hint."""
     row = http.get("/v1/samples", params={"window": WINDOW, "limit": "1"}).json()["rows"][0]
     found = http.get(f"/v1/samples/{row['id']}").raise_for_status().json()
     assert found["rows"] == [row]
     assert found["window"]["from_at"] == row["round_at"]
     assert found == printed(collector, "samples", {"id": row["id"]}, tmp_path)
-
-
-def test_an_unknown_sample_is_not_found(http: httpx.Client) -> None:
-    """An id of no sample, and a text that is no id, are 404 with a hint."""
     name = http.get("/v1/samples", params={"window": WINDOW, "limit": "1"}).json()["rows"][0]["id"]
     other = name[:-8] + ("A" if name[-8] != "A" else "B") + name[-7:]
     for unknown in (other, name[:-1], name.removeprefix("sample_"), "sample_", "7", "sample_" + "A" * 59):

@@ -15,7 +15,8 @@ from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
 from isochrone_wire.text import MAX_SHOWN_CHARS
-from testdata.routes import CHAT, NOW_AT, VOICE
+from testdata.insights import NOW_AT
+from testdata.routes import CHAT, VOICE
 
 US = "/v1/routes/us-east-2"
 
@@ -83,7 +84,7 @@ async def test_one_route_may_be_asked_for(shared_web: Web) -> None:
 
 
 async def test_a_known_document_is_not_sent_again(web: Web) -> None:
-    """The tag of the last answer gives 304 until any table of the region changes, and nothing else does."""
+    """The tag gives 304 until a table of the region changes, or an older one leaves the plan."""
     tag = (await web.get(US)).headers["etag"]
     for said in (tag, f"W/{tag}", f'"other", {tag}', "*"):
         answer = await web.get(US, if_none_match=said)
@@ -93,10 +94,6 @@ async def test_a_known_document_is_not_sent_again(web: Web) -> None:
         assert (await web.client.get(US, headers=headers)).status_code == 200, said
     await web.publish(next_table(VOICE, 49))
     assert (await web.get(US, if_none_match=tag)).status_code == 200
-
-
-async def test_a_route_that_goes_changes_the_tag(web: Web) -> None:
-    """If an older table leaves the plan, the newest generation stays, but the tag changes."""
     tag = (await web.get(US)).headers["etag"]
     plan = web.local.plans.current
     assert plan is not None
@@ -215,24 +212,16 @@ async def test_a_long_poll_ends_with_the_news(web: Web) -> None:
 
 
 async def test_a_long_poll_does_not_wait_for_what_is_there(web: Web) -> None:
-    """A consumer that is behind, or sends no generation, is answered at once."""
+    """A long poll does not wait for what is there; without changes it ends with 204, or 304 with the tag."""
     for path in (f"{US}?wait=30s&after=47", f"{US}?wait=30s", f"{US}?wait=30s&after=0"):
         answer = await asyncio.wait_for(web.get(path), 10)
         assert answer.json()["generation"] == 48, path
-
-
-async def test_a_long_poll_without_changes_ends(web: Web) -> None:
-    """Without changes the status is 204, or 304 with the tag; both have the current generation."""
     tag = (await web.get(US)).headers["etag"]
     by_number, by_tag = await asyncio.gather(
         web.get(f"{US}?wait=1s&after=48"), web.get(f"{US}?wait=1s", if_none_match=tag)
     )
     assert (by_number.status_code, by_number.content, by_number.headers["x-isochrone-generation"]) == (204, b"", "48")
     assert (by_tag.status_code, by_tag.headers["x-isochrone-generation"]) == (304, "48")
-
-
-async def test_a_disconnected_long_poll_ends(web: Web) -> None:
-    """A long poll whose client has disconnected frees its place long before its wait is over."""
     waiting = asyncio.create_task(web.get(f"{US}?wait=60s&after=48"))
     await until(lambda: web.publisher.watchers == 1)
     waiting.cancel()

@@ -153,14 +153,10 @@ async def stopped_and_left(encoder: RowEncoder, *, batches: int) -> int:
 
 
 async def test_batches_whose_callers_left_do_not_pile_up(encoder: RowEncoder) -> None:
-    """A stopped process with enough batches gets no more: a thread packs the next one."""
+    """A stopped process with enough batches gets no more; if it is killed, the next caller notices."""
     pid = await stopped_and_left(encoder, batches=3)
     assert await encoder.encode(a_batch(9), CRITERIA) == encode(a_batch(9), CRITERIA)
     os.kill(pid, signal.SIGCONT)
-
-
-async def test_the_loss_of_an_unattended_process_is_noticed(encoder: RowEncoder) -> None:
-    """When a process is killed without waiting callers, the next caller notices, so that another one is started."""
     pid = await stopped_and_left(encoder, batches=2)
     os.kill(pid, signal.SIGKILL)
     await until_gone(pid)

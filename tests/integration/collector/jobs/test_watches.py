@@ -27,7 +27,8 @@ from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Heartbeat, Outcome, Sample, Spend, Vantage, day_of
 from isochrone_wire.routes import ChangeKind
-from testdata.routes import CHAT, NOW_AT
+from testdata.insights import NOW_AT
+from testdata.routes import CHAT
 from testdata.waiting import eventually
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -96,9 +97,7 @@ def facts_of(database_url: str) -> dict[str, Any]:
     return dict(zip(("samples", "late", "batches", "progress_ahead", "vantages_ahead"), rows, strict=True))
 
 
-def test_a_clock_36_days_ahead_deletes_nothing(
-    start_collector: StartCollector, clock_file: Path, database_url: str
-) -> None:
+def test_a_clock_36_days_ahead_is_no_harm(start_collector: StartCollector, clock_file: Path, database_url: str) -> None:
     """After a step, or a start with a wrong clock, every sample stays and new ones have the true time."""
     collector = start_collector(script=SCRIPT, more=KEEP)
     collector.call.apply(PLAN)

@@ -68,16 +68,12 @@ def test_the_same_meaning_is_not_a_new_version(start_collector: StartCollector) 
 
 
 def test_a_dry_run_changes_nothing(start_collector: StartCollector) -> None:
-    """A dry run returns the changes that applying would make, and applies nothing."""
+    """A dry run returns the changes and applies nothing; a document with problems returns them, and changes nothing."""
     collector = start_collector()
     tried = collector.call.apply(PLAN, dry_run=True)
     assert versions(collector) == []
     assert collector.call.fetch_plan() is None
     assert collector.call.apply(PLAN) == tried
-
-
-def test_a_document_with_problems_changes_nothing(start_collector: StartCollector) -> None:
-    """A document with problems returns them, and the plan in force stays."""
     collector = start_collector()
     collector.call.apply(PLAN)
     change = collector.call.apply("baseline: us-east-2\ntargts: []\n")

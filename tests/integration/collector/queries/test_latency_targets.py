@@ -90,16 +90,12 @@ def world(shared_collector: Collector) -> World:
 
 
 def test_every_use_is_decided(world: World) -> None:
-    """Each target and region has a line per use, and the answer its limits; 100 may be between two failing runs."""
+    """Each target and region has a line per use, or selected use, in the order of limits; the answer has its own."""
     lines = world.call.latency_budgets(world.select("fast", regions=(US, SG)))
     verdicts = {(line.region, line.use): line.eligible.value for line in lines}
     assert len(verdicts) == 18
     assert [verdicts[region, "translation"] for region in (US, SG)] == ["unknown", "no"]
     assert [verdicts[US, use] for use in ("inline", "step", "agent")] == ["no", "unknown", "unknown"]
-
-
-def test_the_uses_asked_for(world: World) -> None:
-    """Only the selected uses are returned, in the order of their limits."""
     lines = world.call.latency_budgets(world.select("fast"), "code", "voice")
     assert [(line.use, line.metric) for line in lines] == [("voice", Metric.TTFT), ("code", Metric.TTFT)]
 
@@ -120,14 +116,10 @@ def test_a_hang_counts_for_as_long_as_it_lasts(world: World) -> None:
 
 
 def test_refusals_are_not_answers_and_pauses_are_no_requests(world: World) -> None:
-    """A throttled request was not answered in time; a round that no agent probed is not a request."""
+    """A throttled request was not answered, an unsent one is none, and below 59 there is no verdict."""
     line = world.one("refusing")
     assert (line.n, line.goodput and line.goodput.value) == (120, 100 / 120)
     assert line.reason == "20 of 120 requests were throttled"
-
-
-def test_few_samples_have_no_verdict(world: World) -> None:
-    """Below 59 requests the verdict is unknown, and the reason has their number."""
     line = world.one("young")
     assert (line.eligible.value, line.n, line.reason) == ("unknown", 3, "3 of 59 samples")
 

@@ -165,13 +165,9 @@ def test_region_costs(asked: Asked) -> None:
 
 
 def test_region_costs_of_another_metric(asked: Asked) -> None:
-    """For a metric in which regions are equal, no region is better; without a week two targets prove no equivalence."""
+    """Where regions are equal none is better; with one region the reason says that nothing can be compared."""
     best, other = asked.call.region_costs(asked.select(targets=("near/*",)), metric="tokens_per_second")
     assert (best.decision.value, other.decision.value) == ("undecided", "undecided")
-
-
-def test_one_region_has_no_other(asked: Asked) -> None:
-    """With one region there is nothing to compare, and the reason states it."""
     [line] = asked.call.region_costs(asked.select(regions=(US,), targets=("near/*",)))
     assert (line.decision.value, line.reason) == ("undecided", f"no other region to compare {US} with")
 

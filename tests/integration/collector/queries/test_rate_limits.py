@@ -68,14 +68,10 @@ def test_limits_have_history_and_forecast(shared_collector: Collector, window: W
 
 
 def test_a_window_without_headers_has_no_limits(shared_collector: Collector, window: Window) -> None:
-    """A target without such headers, and a window before, are answers without limits."""
+    """Without such headers, or before, there are no limits; more points than a series may have are refused."""
     assert shared_collector.call.rate_limits(Selection(window=window, targets=("p/other",))).limits == ()
     before = Window(from_at=window.from_at - 2_000 * SECOND_US, until_at=window.from_at)
     assert shared_collector.call.rate_limits(Selection(window=before)).limits == ()
-
-
-def test_too_many_points_are_refused(shared_collector: Collector, window: Window) -> None:
-    """More points than a series may have are a mistake of the request."""
     with pytest.raises(grpc.RpcError) as refused:
         shared_collector.call.rate_limits(Selection(window=window), points=501)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

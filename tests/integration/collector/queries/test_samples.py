@@ -65,7 +65,7 @@ def hours_ago(hours: float) -> int:
 
 
 def test_an_export_has_every_sample_once_in_order(place: Place) -> None:
-    """Dense and empty stretches, two targets in one round, bursts: all come, oldest round first."""
+    """An export has every sample once, oldest first, and `newest` what the list returns."""
     start_at = hours_ago(30)
     dense = [place.sample(start_at + number // 2, ("sim/a", "sim/b")[number % 2]) for number in range(4_100)]
     burst = [place.sample(start_at + 9 * 3600 * SECOND_US, ttft_us=number) for number in range(7)]
@@ -76,10 +76,6 @@ def test_an_export_has_every_sample_once_in_order(place: Place) -> None:
     assert len(rows) == len(set(rows)) == 4_107
     assert set(rows) == {*dense, *burst}
     assert [row.round_at for row in rows] == sorted(row.round_at for row in rows)
-
-
-def test_an_export_of_the_newest_is_the_list(place: Place) -> None:
-    """`newest` returns as a stream what the list returns at once."""
     start_at = hours_ago(40)
     place.push("newest", *(place.sample(start_at + number) for number in range(600)))
     selection = Selection(window=Window(from_at=start_at, until_at=hours_ago(39)), regions=("newest",))

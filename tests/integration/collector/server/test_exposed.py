@@ -24,7 +24,7 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata.waiting import eventually
 
 US_1 = Vantage(name="us-1", region="us-east-2")
-MANY = 1_000
+MANY = 400
 AT_ONCE = 20
 
 

@@ -383,7 +383,7 @@ def failing_add(*_: Any) -> None:
 async def test_a_running_commit_is_awaited(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that the ledger shows before this collector has the answer of its commit is not read back."""
     await local.begin(DAY_AT)
-    monkeypatch.setattr(batches, "_ANSWERED_WITHIN_S", 60.0)
+    monkeypatch.setattr(batches, "_ANSWERED_WITHIN_S", 1.0)
     recent, kept = RecentBatches(), list[EncodedBatch]()
     monkeypatch.setattr(local.ingest.recent, "add", kept.append)
     await local.push(US, [local.sample(DAY_AT)])

@@ -28,6 +28,8 @@ ROUNDS = 9 * 6
 PROBES = 24
 EVERY_US = 4 * HOUR_US
 TOTAL = ROUNDS * PROBES
+# In time, failed, throttled and skipped.
+COUNTS = (TOTAL - len(range(0, TOTAL, 50)), len(range(0, TOTAL, 100)), len(range(50, TOTAL, 100)), 0)
 
 
 def sample(target_id: int, round_at: int, n: int) -> Sample:
@@ -54,8 +56,9 @@ def sample(target_id: int, round_at: int, n: int) -> Sample:
     )
 
 
-def fill(call: Caller, until_at: int) -> None:
-    """Nine days of rounds of one target from one region, many probes in each."""
+def fill(call: Caller) -> int:
+    """Push nine days of rounds of one target from one region, many probes in each; return their end."""
+    until_at = time.time_ns() // 1000
     call.apply(PLAN)
     (target,) = call.targets().targets
     vantage = Vantage(name="us-1", region="us")
@@ -63,6 +66,7 @@ def fill(call: Caller, until_at: int) -> None:
         round_at = until_at - (ROUNDS - n) * EVERY_US
         probes = tuple(sample(target.id, round_at, n * PROBES + place) for place in range(PROBES))
         call.push(Batch(vantage=vantage, epoch=1, seq=n + 1, samples=probes))
+    return until_at
 
 
 @pytest.fixture
@@ -91,10 +95,8 @@ def exact(call: Caller, window: Window) -> Standing:
 
 
 async def test_long_windows_say_what_samples_would(collector: Collector, database: Database) -> None:
-    """Nine days from summaries and the samples of broken hours count every probe, and percentiles are within 1 %."""
-    now_at = time.time_ns() // 1000
-    call = collector.call
-    fill(call, now_at)
+    """Nine days from summaries and the samples of broken hours count every probe, with percentiles within 1 %."""
+    call, now_at = collector.call, fill(collector.call)
     # Seven days are the longest window that samples answer.
     seven = exact(call, Window(from_at=now_at - 7 * DAY_US, until_at=now_at))
     whole = Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)
@@ -103,12 +105,7 @@ async def test_long_windows_say_what_samples_would(collector: Collector, databas
     board = call.leaderboard(Selection(window=whole), order=Order.TOKENS_PER_USD.value)
     (line,) = board.standings
     assert (board.source, board.order, board.window) == (Source.SUMMARIES, Order.TOKENS_PER_USD, whole)
-    assert (line.n, line.failed, line.throttled, line.skipped) == (
-        sum(n % 50 != 0 for n in range(TOTAL)),
-        sum(n % 100 == 0 for n in range(TOTAL)),
-        sum(n % 50 == 0 and n % 100 != 0 for n in range(TOTAL)),
-        0,
-    )
+    assert (line.n, line.failed, line.throttled, line.skipped) == COUNTS
     assert close(line.ttft_p50_us, seven.ttft_p50_us)
     assert close(line.ttft_p95_us, seven.ttft_p95_us)
     assert close(line.e2e_p50_us, seven.e2e_p50_us)
@@ -121,13 +118,17 @@ async def test_long_windows_say_what_samples_would(collector: Collector, databas
     # Two requests in a hundred fail or are throttled, in hours of few requests: 95 % in time are not certain.
     assert (budgets["voice"], budgets["translation"], budgets["chat"]) == (Eligible.MAYBE, Eligible.NO, Eligible.MAYBE)
     assert [row.tier for row in call.tiers(Selection(window=whole))] == ["premium"]
+    (target,) = call.targets().targets
+    scope = Scope(window=whole, target_ids=(target.id,))
+    async with database.connection() as connection:
+        assert await leaderboards.more_than(connection, scope, TOTAL - 1)
+        assert not await leaderboards.more_than(connection, scope, TOTAL)
+        assert not await leaderboards.more_than(connection, replace(scope, regions=("eu",)), 0)
 
 
 async def test_long_series_say_what_samples_would(collector: Collector, database: Database) -> None:
     """Nine days from summaries and samples count every probe once, also in bins, with medians within 1 %."""
-    now_at = time.time_ns() // 1000
-    call = collector.call
-    fill(call, now_at)
+    call, now_at = collector.call, fill(collector.call)
     seven = call.series(Selection(window=Window(from_at=now_at - 7 * DAY_US, until_at=now_at)), points=50, bins=20)
     await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
     nine = call.series(
@@ -139,38 +140,17 @@ async def test_long_series_say_what_samples_would(collector: Collector, database
     (line,) = nine.series
     assert [point.at for point in line.points] == sorted({point.at for point in line.points})
     counts = [(point.ok, point.failed, point.throttled, point.skipped) for point in line.points]
-    assert [sum(column) for column in zip(*counts, strict=True)] == [
-        sum(n % 50 != 0 for n in range(TOTAL)),
-        sum(n % 100 == 0 for n in range(TOTAL)),
-        sum(n % 50 == 0 and n % 100 != 0 for n in range(TOTAL)),
-        0,
-    ]
-    assert sum(one.n for one in line.bins) == sum(n % 50 != 0 for n in range(TOTAL))
+    assert tuple(map(sum, zip(*counts, strict=True))) == COUNTS
+    assert sum(one.n for one in line.bins) == COUNTS[0]
     assert [(one.low, one.high) for one in line.bins] == [(one.low, one.high) for one in exact_line.bins]
     medians = {point.at: point.p50 for point in line.points}
     for point in exact_line.points[1:]:
         assert medians[point.at] == pytest.approx(point.p50, rel=0.0101)
 
 
-async def test_more_samples_than_can_be_read_are_counted(collector: Collector, database: Database) -> None:
-    """Counting stops at the limit, and respects regions and targets."""
-    now_at = time.time_ns() // 1000
-    fill(collector.call, now_at)
-    (target,) = collector.call.targets().targets
-    window = Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)
-    scope = Scope(window=window, target_ids=(target.id,))
-    elsewhere = replace(scope, regions=("eu",))
-    async with database.connection() as connection:
-        assert await leaderboards.more_than(connection, scope, TOTAL - 1)
-        assert not await leaderboards.more_than(connection, scope, TOTAL)
-        assert not await leaderboards.more_than(connection, elsewhere, 0)
-
-
 async def test_what_samples_are_gone_of_is_still_known(collector: Collector, database: Database) -> None:
-    """When partitions are retired, short windows of those days come from summaries, by the whole hour."""
-    now_at = time.time_ns() // 1000
-    call = collector.call
-    fill(call, now_at)
+    """When partitions are retired, standings and series of those days come from summaries, by the whole hour."""
+    call, now_at = collector.call, fill(collector.call)
     window = Window(from_at=day_of(now_at) - 8 * DAY_US + 90 * MINUTE_US, until_at=day_of(now_at) - 6 * DAY_US)
     whole_hours = Window(from_at=window.from_at + 30 * MINUTE_US, until_at=window.until_at)
     before = exact(call, whole_hours)
@@ -183,6 +163,10 @@ async def test_what_samples_are_gone_of_is_still_known(collector: Collector, dat
     assert (line.n, line.failed, line.throttled) == (before.n, before.failed, before.throttled)
     assert close(line.ttft_p50_us, before.ttft_p50_us)
     assert close(line.ttft_p95_us, before.ttft_p95_us)
+    found = call.series(Selection(window=window), points=4)
+    assert (found.source, found.bucket_us) == (Source.SUMMARIES, 12 * HOUR_US)
+    counts = [(point.ok, point.failed, point.throttled) for point in found.series[0].points]
+    assert tuple(map(sum, zip(*counts, strict=True))) == (before.n, before.failed, before.throttled)
 
 
 async def test_unsummarised_hours_are_bounded(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,21 +195,3 @@ async def test_unsummarised_hours_are_bounded(local: InProcessCollector, monkeyp
         monkeypatch.setattr(leaderboards, "MAX_SAMPLES", 99)
         with pytest.raises(BadRequest, match="not summarised yet: retry later, or choose a shorter window"):
             await leaderboards.summarised(connection, scope)
-
-
-async def test_a_series_without_samples_begins_with_a_whole_hour(collector: Collector, database: Database) -> None:
-    """Buckets that the window covers only in part have the probes of all their whole hours."""
-    now_at = time.time_ns() // 1000
-    call = collector.call
-    fill(call, now_at)
-    window = Window(from_at=day_of(now_at) - 8 * DAY_US + 90 * MINUTE_US, until_at=day_of(now_at) - 6 * DAY_US)
-    whole_hours = Window(from_at=window.from_at + 30 * MINUTE_US, until_at=window.until_at)
-    before = exact(call, whole_hours)
-
-    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
-    await partitions.retire(database, before_at=day_of(now_at) - 5 * DAY_US)
-    found = call.series(Selection(window=window), points=4)
-    assert (found.source, found.bucket_us) == (Source.SUMMARIES, 12 * HOUR_US)
-    (line,) = found.series
-    counts = [(point.ok, point.failed, point.throttled) for point in line.points]
-    assert tuple(map(sum, zip(*counts, strict=True))) == (before.n, before.failed, before.throttled)

@@ -99,9 +99,7 @@ async def test_commits_are_durable_whatever_the_default(database_url: str) -> No
 
 
 @pytest.mark.parametrize(("timeout_us", "workers"), [(None, "0"), (1_000_000, "2")])
-async def test_a_job_uses_one_core_and_a_query_may_use_more(
-    database_url: str, timeout_us: int | None, workers: str
-) -> None:
+async def test_a_job_uses_one_core_a_query_more(database_url: str, timeout_us: int | None, workers: str) -> None:
     """Statements over the connections of pushes and jobs have no parallel workers; queries have the server's."""
     async with opened(database_url, statement_timeout_us=timeout_us) as database, database.connection() as connection:
         cursor = await connection.execute("SHOW max_parallel_workers_per_gather")

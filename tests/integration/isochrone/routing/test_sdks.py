@@ -354,15 +354,11 @@ async def test_async_requests(world: World) -> None:
 
 
 def test_the_first_request_waits_for_the_tables(world: World) -> None:
-    """A request that starts everything is routed, and so is one for a route whose table comes second."""
+    """The first request waits for the tables; forty threads share a client, each with its own content."""
     world.first_then("none", "crlf", route="other")
     world.first_then("none", "crlf")
     with Routes(world.server.url, REGION, cache_folder=None) as routes:
         assert ask(client_of(routes)) == "fault-none"
-
-
-def test_many_threads_share_a_client(world: World) -> None:
-    """Requests of forty threads are answered, each with its own content."""
     world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
     client = client_of(world.routes())
     with ThreadPoolExecutor(40) as threads:

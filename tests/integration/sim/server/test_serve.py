@@ -167,23 +167,15 @@ def test_a_connection_takes_another_request(fault_simulator: Simulator) -> None:
 
 
 def test_a_client_may_ask_to_close(fault_simulator: Simulator) -> None:
-    """With `Connection: close` the response is the last thing on the connection."""
+    """`Connection: close` and `Expect: 100-continue` are obeyed; what is not HTTP is answered once, and closed."""
     with connected(fault_simulator) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert received(connection).endswith(b"}")
-
-
-def test_a_client_may_ask_before_it_sends(fault_simulator: Simulator) -> None:
-    """`Expect: 100-continue` is answered."""
     with connected(fault_simulator) as connection:
         connection.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert received(connection, until=b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"{}")
         assert received(connection, until=b"}}").startswith(b"HTTP/1.1 404")
-
-
-def test_nonsense_is_a_400(fault_simulator: Simulator) -> None:
-    """What is not HTTP is answered once, and the connection closed."""
     with connected(fault_simulator) as connection:
         connection.sendall(b"\x16\x03\x01\r\n\r\n")
         assert received(connection).startswith(b"HTTP/1.1 400 Bad Request")
@@ -212,15 +204,11 @@ def test_beyond_the_limit_is_a_429(simulator: StartSimulator, world_file: Path) 
 
 
 def test_cut_is_an_end_without_an_end(fault_simulator: Simulator) -> None:
-    """Five tokens, then the connection closes without a last chunk."""
+    """Five tokens, then the connection closes without a last chunk, or is reset."""
     with connected(fault_simulator) as connection:
         connection.sendall(raw_question("fault-cut"))
         data = received(connection)
     assert (data.count(b'{"content":"'), data.endswith(b"\r\n0\r\n\r\n")) == (5, False)
-
-
-def test_reset_is_a_reset(fault_simulator: Simulator) -> None:
-    """Five tokens, then the connection is reset."""
     with connected(fault_simulator) as connection:
         connection.sendall(raw_question("fault-reset"))
         data = b""

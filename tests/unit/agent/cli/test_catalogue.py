@@ -9,14 +9,10 @@ UNSET = {"base_url": None, "model": None, "dialect": None, "key_env": None}
 
 
 def test_a_provider_needs_only_its_name() -> None:
-    """`groq/llama` selects base URL, dialect and key variable; the model may contain slashes."""
+    """A provider needs only its name; base URL, dialect and key variable can each be set by an option."""
     options = resolve_target_options("openrouter/meta-llama/llama-3", **UNSET)
     assert (options.provider, options.model) == ("openrouter", "meta-llama/llama-3")
     assert (options.base_url, options.key_env) == ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY")
-
-
-def test_options_override_the_catalogue() -> None:
-    """Base URL, dialect and key variable can each be set by an option."""
     given = {"base_url": "http://127.0.0.1:9/v1", "model": None, "dialect": "anthropic", "key_env": "X"}
     options = resolve_target_options("groq/llama", **given)
     assert (options.base_url, options.dialect, options.key_env) == ("http://127.0.0.1:9/v1", "anthropic", "X")

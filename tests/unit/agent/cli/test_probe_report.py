@@ -174,12 +174,8 @@ def test_the_median_decides(
 
 
 def test_the_limit_itself_is_kept() -> None:
-    """A median equal to the limit keeps it."""
+    """A median equal to the limit keeps it; without a limit there is no verdict on it."""
     assert all(verdict.kept for verdict in judge([FINE], max_ttft_us=250_000, min_tokens_per_second=50))
-
-
-def test_only_given_limits_are_judged() -> None:
-    """Without a limit there is no verdict on it."""
     assert judge([FINE], max_ttft_us=None, min_tokens_per_second=None) == []
     assert [verdict.metric for verdict in judge([FINE], max_ttft_us=None, min_tokens_per_second=30)] == [
         "tokens_per_second"
@@ -246,35 +242,23 @@ def stream(
 
 
 def test_throughput_is_over_the_whole_burst() -> None:
-    """Four streams of 100 tokens, the last of which ends 2 s after the first was sent, have 200 tokens/s in total."""
+    """Throughput is over the whole burst, failures add no tokens, and a burst without success has no figures."""
     burst = summarise([stream(), stream(), stream(), stream(dispatched_at=1_000_000)])
     assert (burst.streams, burst.succeeded) == (4, 4)
     assert burst.tokens_per_second == pytest.approx(200)
     assert burst.median_tokens_per_second == pytest.approx(100)
-
-
-def test_failures_are_counted_and_give_no_tokens() -> None:
-    """A throttled stream counts as a stream of the burst, and adds no tokens to its throughput."""
     burst = summarise([stream(), stream(outcome=Outcome.THROTTLED)])
     assert (burst.streams, burst.succeeded) == (2, 1)
     assert burst.tokens_per_second == pytest.approx(100)
-
-
-def test_a_burst_without_success_has_no_figures() -> None:
-    """A burst in which every stream failed has no figures."""
     burst = summarise([stream(outcome=Outcome.HTTP_ERROR)])
     assert (burst.tokens_per_second, burst.ttft_median_us, burst.ttft_max_us) == (None, None, None)
 
 
 def test_a_line_is_found_exactly() -> None:
-    """Points on a line yield that line."""
+    """Points on a line yield it; one ten times too high changes the slope by less than 10 %."""
     line = fit_line([(100 * n, 50_000 + 3 * 100 * n) for n in range(1, 8)])
     assert line is not None
     assert (line.fixed_us, line.us_per_token, line.low, line.high) == pytest.approx((50_000, 3, 3, 3))
-
-
-def test_one_slow_answer_does_not_bend_the_line() -> None:
-    """A point ten times too high changes the slope by less than 10 %."""
     points = [(100 * n, 50_000 + 300 * n) for n in range(1, 12)]
     points[-1] = (points[-1][0], 10 * points[-1][1])
     line = fit_line(points)

@@ -122,26 +122,18 @@ def test_what_is_in_flight_counts() -> None:
 
 
 def test_a_restart_remembers_and_a_new_day_does_not() -> None:
-    """Spend from before a restart counts until midnight UTC, and not a microsecond longer."""
+    """Spend counts until midnight UTC, over restarts, steps back across it, and rounds dated days ahead."""
     spent = Spend(provider="p", day_at=day_of(NOON), requests=3)
     tracker = make_tracker(Budget(provider="p", requests_per_day=3), spent=spent)
     midnight = day_of(NOON) + DAY_US
     assert tracker.refusal(TARGET, NOON)
     assert tracker.refusal(TARGET, midnight - 1)
     assert tracker.refusal(TARGET, midnight) is None
-
-
-def test_a_clock_set_back_finds_yesterdays_books() -> None:
-    """After a step back across midnight, the spend of that day still counts."""
     tracker = make_tracker(
         Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=3)
     )
     tracker.record([Spend(provider="p", day_at=day_of(NOON) + DAY_US, requests=1)])
     assert tracker.refusal(TARGET, NOON)
-
-
-def test_a_round_of_a_wrong_clock_resets_no_budget() -> None:
-    """One round dated three days ahead leaves today's requests counted."""
     today = Spend(provider="p", day_at=day_of(NOON), requests=3)
     tracker = make_tracker(Budget(provider="p", requests_per_day=3), spent=today)
     tracker.record([Spend(provider="p", day_at=day_of(NOON) + 3 * DAY_US, requests=1)])

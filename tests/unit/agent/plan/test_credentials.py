@@ -26,16 +26,12 @@ def keyring_file(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_found_for_its_host(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target on a listed host gets the value of the variable; a target without credential gets no key."""
+    """A target on a listed host gets its key; another host, or one without a credential, gets none."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", " sk-1 \n")
     keyring = load_keyring(keyring_file)
     assert keyring.key_for(target()) == "sk-1"
     assert keyring.key_for(target(credential=None)) is None
     assert "sk-1" not in repr(keyring)
-
-
-def test_a_plan_cannot_send_a_key_elsewhere(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target on another host does not get the key, whatever the plan says."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
     with pytest.raises(CredentialError, match=r"to https://evil\.example:443; allowed: https://api\.deep") as caught:
         load_keyring(keyring_file).key_for(target("https://evil.example/v1"))
@@ -117,18 +113,14 @@ def test_what_no_header_carries_is_no_key(tmp_path: Path, key: str) -> None:
     assert "SEC" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_a_key_file_that_is_no_text(tmp_path: Path) -> None:
-    """A key file that is not text is a credential error."""
+def test_a_key_file_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key file that is not text is an error; hosts are compared in their DNS form."""
     secret = tmp_path / "key"
     secret.write_bytes(b"sk-\xff\xfe")
     path = tmp_path / "credentials.toml"
     path.write_text(f'[deepseek]\nfile = "{secret}"\nhosts = ["api.deepseek.com"]\n')
     with pytest.raises(CredentialError, match="is not UTF-8 text"):
         load_keyring(path).key_for(target())
-
-
-def test_a_host_is_the_same_in_any_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts are compared in their DNS form."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
     path = tmp_path / "credentials.toml"
     path.write_text('[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["API.M\u00fcnchen.example"]\n')

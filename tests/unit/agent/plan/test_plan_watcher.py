@@ -21,13 +21,9 @@ def signed(baseline: str, at: int) -> Plan:
 
 
 def test_the_signed_content_runs() -> None:
-    """Whatever the collector sends beside it, only its version is taken over."""
+    """Only the signed content runs, under the collector's version; an earlier signature is refused."""
     plan = replace(signed("us", 5), baseline="changed", version=8)
     assert SignedPlans(PUBLIC).verified(plan) == replace(signed("us", 5), version=8)
-
-
-def test_an_earlier_signature_is_refused() -> None:
-    """The same plan is accepted again, an earlier one only if it was signed again; what was not accepted counts not."""
     plans = SignedPlans(PUBLIC)
     plans.verified(signed("ap", 9))
     plans.accept(plans.verified(signed("us", 5)))

@@ -74,24 +74,16 @@ def test_rounds_are_counted_without_gaps(start: int, length: int, number: int) -
 
 
 def test_two_vantages_meet_in_the_same_rounds() -> None:
-    """Agents started at different times probe a target at the same instants."""
+    """Agents started at any time probe at the same instants, once; after a sleep one is due, others are missed."""
     early, late = Schedule([target()], now_at=0), Schedule([target()], now_at=33 * SECOND_US)
     at = timing(target()).latest(50 * SECOND_US).begins_at + 100
     due(early, at - 10 * SECOND_US)
     assert [d.round_at for d in due(early, at)] == [d.round_at for d in due(late, at)] != []
-
-
-def test_a_round_comes_once() -> None:
-    """A round is returned once."""
     schedule = Schedule([target()], now_at=0)
     at = schedule.next_at() or 0
     [first] = due(schedule, at)
     assert due(schedule, at + 1) == []
     assert schedule.next_at() == timing(target()).after(first.round_at).begins_at
-
-
-def test_missed_rounds_are_counted_not_replayed() -> None:
-    """After an hour of sleep at most one round is due, and the others count as missed."""
     first = next(timing(target()).coming(0))
     last = timing(target()).round(first.round_at + 360 * 10 * SECOND_US)
     schedule = Schedule([target()], now_at=0)
@@ -100,14 +92,10 @@ def test_missed_rounds_are_counted_not_replayed() -> None:
 
 
 def test_a_round_much_too_late_is_missed() -> None:
-    """A round later than a quarter of its interval could not be paired, and is missed."""
+    """A round later than a quarter of its interval is missed; after a step back the next one is an interval away."""
     schedule = Schedule([target()], now_at=0)
     assert due(schedule, (schedule.next_at() or 0) + 3 * SECOND_US) == []
     assert schedule.missed == 1
-
-
-def test_a_clock_set_back_realigns() -> None:
-    """After a step back by an hour the next round is at most an interval and a tenth away."""
     schedule = Schedule([target()], now_at=7200 * SECOND_US)
     now = 3600 * SECOND_US
     assert due(schedule, now) == []
@@ -141,22 +129,14 @@ def test_a_round_starts_within_itself(at: int, number: int, vantage: str, every_
 
 
 def test_nothing_aliases_with_the_minute() -> None:
-    """Of 600 rounds, one every minute, each tenth of the minute has its share, and their order is irregular."""
+    """Rounds of a minute spread over it irregularly, longer ones over five minutes, and by turns without a spread."""
     of = timing(target(stable_id("target", "x"), every_us=MINUTE_US))
     starts = [of.round(of.phase_id % MINUTE_US + nth * MINUTE_US).begins_at for nth in range(600)]
     tenths = [start % MINUTE_US * 10 // MINUTE_US for start in starts]
     assert all(45 <= tenths.count(tenth) <= 75 for tenth in range(10))
     assert len({b - a for a, b in pairwise(starts)}) > 500
-
-
-def test_the_jitter_of_a_long_interval_is_short() -> None:
-    """Within an hour the jitter spans five minutes."""
     of = timing(target(every_us=HOUR_US))
     assert max(of.offset_us(nth * HOUR_US) for nth in range(100)) < of.jitter_us == MAX_JITTER_US
-
-
-def test_a_spread_staggers_the_fleet() -> None:
-    """From round to round half of the vantages change places; without a spread all begin together."""
     names = [f"v{n}" for n in range(20)]
     fleet = [timing(target(spread_us=9 * SECOND_US), name) for name in names]
     orders = [sorted(fleet, key=lambda one: one.offset_us(at)) for at in range(0, 400 * SECOND_US, 10 * SECOND_US)]

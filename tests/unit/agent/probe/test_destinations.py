@@ -116,15 +116,11 @@ def test_an_address_that_is_not_public_needs_a_network(address: str) -> None:
 
 
 def test_public_addresses_are_allowed() -> None:
-    """Public addresses need no network, and a network allows its own addresses only."""
+    """Public addresses are allowed, a network's own, and for its host and port that of `--connect-to`."""
     for address in ("8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8", "64:ff9b::808:808"):
         assert Destinations().address_refusal("h", 443, address) is None
     assert Destinations(networks=LOOPBACK).address_refusal("h", 443, "127.9.9.9") is None
     assert Destinations(networks=LOOPBACK).address_refusal("h", 443, "10.0.0.1")
-
-
-def test_a_redirection_of_the_agents_own_options_is_not_checked() -> None:
-    """`--connect-to` is an option of this agent, so its address is allowed, for that host and port only."""
     of = Destinations(redirected=frozenset({("api.example", 443)}))
     assert of.address_refusal("api.example", 443, "127.0.0.1") is None
     assert of.address_refusal("api.example", 80, "127.0.0.1")

@@ -153,14 +153,10 @@ def test_a_time_per_token_that_is_no_number(speed: float | None) -> None:
 
 
 def test_a_bundled_first_chunk_is_taken_out_by_its_share() -> None:
-    """A first chunk with 20 of 60 tokens leaves 40 tokens for the rest of the stream."""
+    """A first chunk with 20 of 60 tokens leaves 40 for the rest; ten chunks of five are fifty."""
     sample = stream((200, 80), *[(200 + 10 * n, 4) for n in range(1, 41)], tokens=60)
     assert sample.first_chunk_tokens == 20
     assert sample.tokens_per_second == pytest.approx(100.0)
-
-
-def test_a_chunk_is_not_a_token() -> None:
-    """Ten chunks of five tokens are fifty tokens."""
     sample = stream(*[(100 * n, 20) for n in range(1, 11)], tokens=50)
     assert (sample.chunks, sample.output_tokens) == (10, 50)
     assert sample.tokens_per_second == pytest.approx(50.0)
@@ -220,7 +216,7 @@ def summarised_stream(*answers: tuple[int, int], usage: Usage) -> Sample:
 
 
 def test_a_summary_is_not_part_of_the_speed() -> None:
-    """A summary has its own pace, and its tokens are in no chunk: speed is that of the answer."""
+    """A summary is not part of the speed; an answer that arrives at once has none, however long its summary took."""
     answers = [(1000 + 10 * n, 4) for n in range(11)]
     sample = summarised_stream(*answers, usage=Usage(output_tokens=1011, reasoning_tokens=1000))
     assert sample.tokens_per_second == pytest.approx(100.0)
@@ -235,10 +231,6 @@ def test_a_summary_is_not_part_of_the_speed() -> None:
     estimated = summarised_stream(*answers, usage=Usage())
     assert estimated.tokens_per_second == pytest.approx(100.0)
     assert (estimated.output_tokens, estimated.quality) == (311, Quality.ESTIMATED_TOKENS)
-
-
-def test_an_answer_that_arrives_at_once_is_buffered() -> None:
-    """An answer that arrives at once has no speed, however long its reasoning summary took."""
     sample = summarised_stream((1000, 4), (1000, 4), (1001, 4), usage=Usage(output_tokens=1003, reasoning_tokens=1000))
     assert (sample.tokens_per_second, sample.quality) == (None, Quality.BUFFERED)
 
@@ -281,14 +273,10 @@ def test_gaps_and_stalls() -> None:
 
 
 def test_the_first_failure_is_the_cause() -> None:
-    """A timeout followed by the disconnect it causes stays a timeout, with its limit."""
+    """The first failure is the cause, with its limit; what was measured before it stays."""
     timeout = Failed(outcome=Outcome.TIMED_OUT, error="late", timeout_us=5)
     sample = sample_of((0, Sent()), (9, timeout), (9, Failed(outcome=Outcome.TRUNCATED, error="cut")))
     assert (sample.outcome, sample.timeout_us, sample.error) == (Outcome.TIMED_OUT, 5, "late")
-
-
-def test_a_stream_that_fails_keeps_its_partial_timings() -> None:
-    """A failed sample contains everything measured before the failure."""
     failure = Failed(outcome=Outcome.STALLED, error="silence", timeout_us=30_000_000)
     sample = sample_of((0, Sent()), (5, Opened(status=200)), (100, Answer(4)), (120, Answer(4)), (30_120, failure))
     assert (sample.outcome, sample.ttft_us, sample.chunks) == (Outcome.STALLED, 100_000, 2)
@@ -402,14 +390,10 @@ def test_a_timer_for_tokens_keeps_their_speed(timer_ms: float, rate: float, *, e
 
 
 def test_few_releases_have_no_speed() -> None:
-    """Where the timer begins would decide: of four releases two are left out, the first and the last."""
+    """Of few releases the first and the last are left out; what arrives within 1 ms, or a quarter gap, is one."""
     at_ns = [release * 100 * MS for release in range(5) for _ in range(10)]
     assert speed(chunks(at_ns), 50) == pytest.approx(100.0)
     assert speed(chunks(at_ns[:40]), 40) is None
-
-
-def test_a_release_may_arrive_in_several_reads() -> None:
-    """What arrives within 1 ms, and a quarter of the mean gap, arrived together."""
     at_ns = [release * 100 * MS + read * 20_000 for release in range(6) for read in range(10)]
     series = chunks(at_ns)
     assert (series.arrivals, series.ends[0]) == (6, 10)

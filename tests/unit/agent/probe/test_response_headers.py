@@ -62,7 +62,7 @@ def test_counts(text: str | None, number: int | None) -> None:
 
 
 def test_a_full_set_of_headers() -> None:
-    """Request id, processing time, edge and limits are parsed from one response."""
+    """Request id, processing time, edge and limits are parsed; without such headers they are unknown."""
     headers = {
         "x-request-id": "req-1",
         "openai-processing-ms": "187",
@@ -76,10 +76,6 @@ def test_a_full_set_of_headers() -> None:
     assert opened.ratelimit is not None
     assert (opened.ratelimit.remaining_requests, opened.ratelimit.reset_requests_us) == (59, 1_000_000)
     assert opened.ratelimit.remaining_tokens is None
-
-
-def test_silence_is_unknown() -> None:
-    """A response without such headers leaves all fields unknown."""
     opened = read_headers(200, {}, now_at=NOW)
     assert (opened.request_id, opened.provider_us, opened.edge, opened.ratelimit) == (None, None, None, None)
 

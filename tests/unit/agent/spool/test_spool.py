@@ -51,7 +51,7 @@ def rounds(batch: SealedBatch | None) -> list[int]:
 
 
 def test_recorded_samples_survive_reopening(tmp_path: Path) -> None:
-    """Another process that opens the file finds the samples in order, the account and the plan."""
+    """Samples, account and plan survive reopening; a sealed batch keeps its bytes, and later samples are in others."""
     first = spool_of(tmp_path / "deep", range(3))
     first.save_plan(Plan(version=4, baseline="a"))
     first.close()
@@ -59,10 +59,6 @@ def test_recorded_samples_survive_reopening(tmp_path: Path) -> None:
     assert rounds(second.lease()) == [0, 1, 2]
     assert second.last_plan() == Plan(version=4, baseline="a")
     assert second.stats().account == Account(finished=3, stored=0, spooled=3)
-
-
-def test_a_sealed_batch_never_changes(tmp_path: Path) -> None:
-    """Samples recorded after the sealing go into another batch; a retry carries the same bytes."""
     spool = spool_of(tmp_path, range(1, 2), drain=Drain.OLDEST)
     sealed = leased(spool)
     spool.record(sample(2))

@@ -60,15 +60,11 @@ def test_a_small_screen_begins_the_newest_event() -> None:
 
 
 def test_a_large_screen_has_everything() -> None:
-    """With room, all events are shown in their order, and all commands with one prompt."""
+    """All events are shown in order, all commands with one prompt, and the mark only where something changed."""
     shown = lines(140, 50)
     assert shown.index(STORY.events[0]) + 1 == shown.index(EVENT)
     first = shown.index(f"try {SUGGESTIONS[0]}")
     assert shown[first + 1 : first + 5] == [f"    {line}" for line in SUGGESTIONS[1:]]
-
-
-def test_the_change_is_shown_where_it_is() -> None:
-    """Only the place that changed has the mark, in the column of its region."""
     _title, legend, *shown = lines(80, 24)
     assert legend.startswith("last 1h, ttft in ms   difference to us-east-2   ✗ fails   ▲ changed")
     [marked] = [line for line in shown if CHANGED_MARK in line]

@@ -29,7 +29,8 @@ from isochrone_common.route_consumer import as_static_order
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 from testdata import routes
-from testdata.routes import NOW_AT, at_public_addresses
+from testdata.insights import NOW_AT
+from testdata.routes import at_public_addresses
 
 SCHEMAS = Path(__file__).parents[3] / "testdata" / "gateway_schemas"
 KINDS = ("kong", "cloudflare", "openrouter")
@@ -176,28 +177,20 @@ def kong(table: RouteTable) -> dict[str, Any]:
 
 
 def test_kong_splits_the_traffic_by_weight() -> None:
-    """Several weighted members take turns by weight, and a member without a weight has the smallest one."""
+    """Weighted members take turns by weight, the least for none; if one has all, each has a priority by rank."""
     config = kong(CHAT)
     assert config["balancer"]["algorithm"] == "round-robin"
     assert [target["weight"] for target in config["targets"]] == [7500, 2500, 1]
-
-
-def test_kong_tries_members_by_rank() -> None:
-    """If one member has all the traffic, each has a priority of its own, by rank."""
     config = kong(table_of(member("a", 0.0), member("b", 1.0), member("c", 0.0)))
     assert config["balancer"]["algorithm"] == "priority"
     assert [target["weight"] for target in config["targets"]] == [3, 2, 1]
 
 
 def test_kong_fails_over() -> None:
-    """A POST that fails, is throttled or cannot be sent is repeated with another target."""
+    """Failing requests are repeated with another target; the header names the route, and no model is sent."""
     balancer = kong(CHAT)["balancer"]
     assert {"error", "http_429", "http_500", "http_503", "non_idempotent"} <= set(balancer["failover_criteria"])
     assert balancer["retries"] >= 2
-
-
-def test_kong_chooses_the_route_by_a_header() -> None:
-    """The header of Envoy's routes names the route; the model of the request, which Kong would refuse, is removed."""
     (route,) = exported("kong", CHAT)["services"][0]["routes"]
     assert route["headers"] == {"x-isochrone-route": ["chat"]}
     assert route["plugins"][0]["config"] == {"remove": {"body": ["model"]}}
@@ -232,14 +225,10 @@ def test_kong_sends_the_key_of_gemini_as_a_parameter() -> None:
 
 
 def test_kong_has_one_operation_per_route() -> None:
-    """Members with another operation than the first one are left out."""
+    """Members with another operation than the first one are left out; without a credential no key is sent."""
     table = table_of(member("a", 1.0), member("b", 0.0, dialect="openai-responses"), member("c", 0.0))
     assert len(kong(table)["targets"]) == 2
     assert "# chat is without b." in text_of("kong", table)
-
-
-def test_a_member_without_a_credential() -> None:
-    """No key is sent for it."""
     (target,) = kong(table_of(member("a", 1.0, credential_ref=None)))["targets"]
     assert "auth" not in target
 
@@ -373,15 +362,11 @@ def test_the_same_tables_give_the_same_bytes(kind: str) -> None:
 
 
 def test_json_is_the_whole_table() -> None:
-    """The JSON has every field of the wire."""
+    """The JSON has every field of the wire; each line of CSV has the generation of its table."""
     document = json.loads(part_of("json", CHAT))
     assert document["client_region"] == "us-east-2"
     assert document["tables"][0]["entries"][0]["hedge"]["delay_us"] == 241_000
     assert "answered_at" not in document
-
-
-def test_csv_has_a_line_per_member() -> None:
-    """Each line has the generation of its table."""
     rows = list(csv.DictReader(io.StringIO(part_of("csv", CHAT, VOICE))))
     assert [(row["generation"], row["rank"]) for row in rows] == [("48", "1"), ("48", "2"), ("48", "3"), ("47", "1")]
 

@@ -17,17 +17,13 @@ BOARD = matrix_of(ANSWERS)
 
 
 def test_a_cell_combines_all_answers() -> None:
-    """A cell has the median of the leaderboard, the difference, the bars of the series and the incident."""
+    """A cell combines all answers; without a new round for a quarter of an hour a place is stale."""
     cell = BOARD.cell(FAILING, REGION)
     assert cell.firm is not None
     assert (cell.value, cell.firm.shift, cell.firm.shift_low, cell.firm.shift_high) == (645_000, 35_000, 31_000, 40_000)
     assert (cell.is_failing, cell.is_stale, cell.bars) == (True, False, "▅▅▅▆▆▆▆▇▇×××")  # noqa: RUF001  # the sign
     assert BOARD.cell(FAILING, BASELINE).value == 610_000
     assert not BOARD.cell(FAILING, OTHER).is_failing
-
-
-def test_a_place_is_stale_if_its_newest_round_is_old() -> None:
-    """A place without a new round for a quarter of an hour is stale, and its bars end where its rounds do."""
     assert [place for place, cell in BOARD.cells.items() if cell.is_stale] == [(EQUAL, OTHER)]
     assert BOARD.cell(EQUAL, OTHER).bars.endswith("▆        ")
 
@@ -137,14 +133,10 @@ def test_each_key_does_what_the_help_states(keys: list[str], changed: dict[str, 
 
 
 def test_nothing_is_selected_where_there_is_nothing() -> None:
-    """Without targets and regions no key is an error."""
+    """Without targets and regions no key is an error; a window of one's own can be chosen again."""
     for binding in BINDINGS:
         for key in binding.keys:
             assert after(key, shown=EMPTY).question.baseline == ""
-
-
-def test_a_window_of_ones_own_is_kept() -> None:
-    """A window that is not among the usual ones can be chosen again."""
     state = replace(STATE, question=Question(window="today"), windows=("today", "15m", "1h"))
     assert after("w", state=state).question.window == "15m"
     assert after("w", "W", state=state).question.window == "today"

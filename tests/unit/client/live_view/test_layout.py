@@ -62,21 +62,13 @@ def test_every_size_is_filled_and_not_exceeded(name: str) -> None:
 
 
 def test_a_tiny_terminal_is_no_error() -> None:
-    """Whatever the size, there are no more lines than fit."""
+    """Lines fit any terminal; regions that do not are scrolled to, and marks are in their rows only."""
     for height in range(6):
         assert len(lines(view(), 10, height)) == height
-
-
-def test_a_region_that_does_not_fit_is_reached_by_a_key() -> None:
-    """On a narrow terminal the regions that fit are shown, and the others when these are scrolled away."""
     first, second = view(), view(replace(STATE, first_region=1))
     assert "1 more region: ← →" in lines(first, 50)[1]
     assert ("ap-southeast-1" in lines(first, 50)[2], "eu-central-1" in lines(first, 50)[2]) == (True, False)
     assert ("ap-southeast-1" in lines(second, 50)[2], "eu-central-1" in lines(second, 50)[2]) == (False, True)
-
-
-def test_marks_are_where_they_belong() -> None:
-    """An open incident and an old newest round are marked in their rows only."""
     _title, _legend, *rows = lines(view(), 140)
     assert [row.split()[0] for row in rows if FAILING_MARK in row] == [FAILING]
     assert [row.split()[0] for row in rows if STALE_MARK in row] == [EQUAL]
@@ -119,28 +111,16 @@ def test_incidents_leave_room_for_targets() -> None:
 
 
 def test_a_filter_that_matches_nothing_is_explained() -> None:
-    """A filter leaves the targets that contain it; if there are none, the key that shows all is named."""
+    """A filter is applied while it is typed; without a match, a sample or a plan the screen says what to do."""
     assert shown_of(view(replace(STATE, name_part="GPT"))).targets == (SLOW,)
     nothing = lines(view(replace(STATE, name_part="claude")))
     assert any("escape shows all of them" in line for line in nothing)
-
-
-def test_a_filter_is_applied_while_it_is_typed() -> None:
-    """The last line has the text typed, and the targets follow it."""
     shown = lines(view(replace(STATE, typed="glm")))
     assert shown[-1].startswith("targets with: glm")
     assert any("glm-5" in line for line in shown)
     assert not any("gpt-5-mini  " in line for line in shown)
-
-
-def test_a_new_target_has_no_numbers() -> None:
-    """A target of the plan without a sample has a row with unknown values."""
     [row] = [line for line in lines(view(), 140) if NEW in line]
     assert row.split()[:2] == [NEW, "–"]  # noqa: RUF001  # the sign for unknown
-
-
-def test_without_a_plan_the_screen_names_the_command() -> None:
-    """A collector without targets has an empty screen that says so."""
     empty = replace(ANSWERS, targets=(), incidents=(), newest_event=None)
     assert any("no target is being measured" in line for line in lines(view(answers=empty)))
 

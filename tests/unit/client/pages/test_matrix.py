@@ -142,14 +142,10 @@ def test_without_words_a_mark_has_the_decision(of: Cell, mark: str) -> None:
 
 
 def test_bars_end_at_the_right() -> None:
-    """Bars are the newest ones, and fewer than there is room for are at the right, where the newest belong."""
+    """Bars end at the right with the newest; a speed has a decimal, and its error is rounded up."""
     assert row(firm(Decision.SLOWER), width=46).endswith("   ▃▄▅")
     assert "▃▃▃▃▃▃ " in row(firm(Decision.SLOWER), width=46)
     assert "▃▃▃▃▃▃▃" not in row(firm(Decision.SLOWER), width=46)
-
-
-def test_rates_have_a_decimal() -> None:
-    """A speed is shown in its own unit with a decimal, and its error is rounded up."""
     speed = Cell(value=60.25, difference=replace(difference(0), shift=-3.04, shift_low=-3.61, shift_high=-2.5))
     assert row(speed, width=140, metric=Metric.TOKENS_PER_SECOND).split()[-4:] == ["60.2", "-3.0", "±0.6", "slower"]
 

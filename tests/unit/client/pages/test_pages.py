@@ -157,7 +157,7 @@ def test_rounds_and_what_they_are_worth(n: int, n_eff: float | None, shown_round
 
 
 def test_the_server_is_all_behind_the_address() -> None:
-    """Wherever the server's part is shown, a note states what it contains."""
+    """The server's part has a note with what it contains; an undecided difference has its reason as a footnote."""
     with_server = differentials.page(ANSWER, DIFFERENTIALS, metric=Metric.TTFT, now_at=NOW_AT)
     without = differentials.page(ANSWER, DIFFERENTIALS[2:], metric=Metric.TTFT, now_at=NOW_AT)
     notes = [[note for note in page.notes if note.startswith("server: ")] for page in (with_server, without)]
@@ -165,10 +165,6 @@ def test_the_server_is_all_behind_the_address() -> None:
         ["server: everything behind the address that was dialled, from the provider's edge to the model"],
         [],
     ]
-
-
-def test_the_reason_stands_below() -> None:
-    """An undecided differential has a footnote with its reason, and equal reasons share one."""
     rows = (UNDECIDED, DIFFERENTIALS[1], replace(UNDECIDED, reason="coverage 40 %"), UNDECIDED)
     page = differentials.page(ANSWER, rows, metric=Metric.TTFT, now_at=NOW_AT)
     assert [row["decision"] for row in shown(page)] == ["undecided [1]", "faster", "undecided [2]", "undecided [1]"]
@@ -205,15 +201,11 @@ def test_only_problems_are_noted(row: Differential, remark: str) -> None:
 
 
 def test_a_decision_after_a_step_has_its_beginning() -> None:
-    """The decision names the beginning of the present level, and a footnote the step with both levels."""
+    """A decision after a step has its beginning and both levels; only latencies have a network and a server."""
     page = differentials.page(ANSWER, (STEPPED,), metric=Metric.TTFT, now_at=NOW_AT)
     assert shown(page)[0]["decision"] == "slower since 07:58:48 [1]"
     note = "+400 ms since 07:58:48: the difference is +435 ms in 12 rounds, and was +35 ms in 19 rounds before"
     assert note in page.notes[0]
-
-
-def test_only_latencies_have_a_network_and_a_server() -> None:
-    """The split into network and server is shown for durations that have both, and for nothing else."""
     for metric, split in ((Metric.TTFT, True), (Metric.RTT, False), (Metric.TOKENS_PER_SECOND, False)):
         page = differentials.page(ANSWER, (UNDECIDED,), metric=metric, now_at=NOW_AT)
         assert ({"network", "server"} <= {column.heading for column in page.columns}) == split
@@ -396,14 +388,10 @@ def test_each_order_shows_what_it_ranks_by_first(order: Order, column: str, text
 
 
 def test_free_is_not_unknown() -> None:
-    """The speed per price of a free target is `free`; without a price it is a dash."""
+    """A free target is `free`, one without a price a dash; from summaries a note has the error of percentiles."""
     rows = (replace(STANDINGS[0], usd_per_m_output=0.0, tokens_per_second_per_usd=None), STANDINGS[1])
     page = leaderboard.page(Leaderboard(window=WINDOW, standings=rows, order=Order.TOKENS_PER_USD))
     assert [row["speed (per $/M)"] for row in shown(page)] == ["free", UNKNOWN]
-
-
-def test_summaries_are_told() -> None:
-    """A leaderboard from summaries has a note with the error of its percentiles."""
     told = leaderboard.page(replace(BOARD, source=Source.SUMMARIES))
     assert any("summaries" in note for note in told.notes)
     assert not any("summaries" in note for note in leaderboard.page(BOARD).notes)
@@ -436,7 +424,7 @@ def test_a_reason_of_one_use_stands_beside_it() -> None:
 
 
 def test_one_use_shows_goodput_and_percentile() -> None:
-    """With one use there is room for the share in time and the percentile, with their intervals, and for n."""
+    """One use has goodput and percentile with intervals, hours have a row each, and a limit names what it is on."""
     page = latency_targets.page(replace(VERDICTS, budgets=LATENCY_BUDGETS[:4]))
     maybe, unknown, _, failing = shown(page)
     assert (maybe["in time (%)"], maybe["interval (95 %, %)"]) == ("95.2", "94.0 … 96.2")
@@ -447,18 +435,10 @@ def test_one_use_shows_goodput_and_percentile() -> None:
     )
     assert (unknown["ttft p95 (ms)"], unknown["n ≈ independent"]) == (UNKNOWN, "3")
     assert (failing["in time (%)"], failing["target"]) == ("55.8", "openai/gpt-5-mini [2]")
-
-
-def test_hours_have_a_row_each() -> None:
-    """By hour of the day, each target has a row per hour, in their order."""
     rows = tuple(replace(LATENCY_BUDGETS[0], hour=hour) for hour in (23, 0, 7))
     page = latency_targets.page(replace(VERDICTS, budgets=rows))
     assert [row["hour (UTC)"] for row in shown(page)] == ["00", "07", "23"]
     assert not any("hour (UTC)" in row for row in shown(latency_targets.page(VERDICTS)))
-
-
-def test_a_limit_names_what_it_is_on() -> None:
-    """The length of the answer and the floor on speed are beside the limit."""
     row = replace(LATENCY_BUDGETS[4], use="limit", answer_tokens=500, min_tokens_per_second=30.0)
     page = latency_targets.page(replace(VERDICTS, budgets=(row,)))
     assert "limit on e2e of 500 tokens at 30 tokens/s or more: limit" in page.notes
@@ -579,42 +559,26 @@ def table(*rows: Simulation) -> str:
 
 
 def test_differences_are_to_the_static_line() -> None:
-    """Changes are relative to the static line wherever it is; an unknown cost is a dash."""
+    """Changes are to the static line; what lines share is noted once, and a dash has its reason below."""
     for rows in ((STATIC, RACE), (RACE, STATIC)):
         [line] = [line for line in table(*rows).splitlines() if line.startswith("race")]
         assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 100 200 {UNKNOWN}"
-
-
-def test_a_p95_without_a_week_has_a_change_in_these_rounds() -> None:
-    """Without an upper bound a p95 is at least its lower one, and its change is that of the values."""
     static, race = (
         replace(row, ttft_p95_us=replace(around(ms), high=None)) for row, ms in ((STATIC, 900), (RACE, 400))
     )
     [line] = [line for line in table(static, race).splitlines() if line.startswith("race")]
     assert " ".join(line.split()) == f"race:2 [1] 250 -50 ≥ 360 360 … {UNKNOWN} -500 100 200 {UNKNOWN}"
-
-
-def test_what_all_lines_share_is_noted_once() -> None:
-    """A note that all lines of a region share appears once; a policy's own note is a footnote."""
     text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
     assert text.count("were only learnt from") == 2
     assert text.count("charged in full") == 1
     assert text.count("change: relative to") == 1
     assert "us: the first 6 rounds" in " ".join(text.split())
-
-
-def test_a_policy_that_was_not_replayed_is_a_line_of_dashes() -> None:
-    """It stays in the table of its region, with the reason in a footnote."""
     why = "not replayed, as its members are not probed in the same rounds"
     refused = replace(RACE, rounds=0, requests=0, ttft_p50_us=None, ttft_p95_us=None, note=f"{LEARNT}; {why}")
     text = table(STATIC, refused)
     assert text.count("from us") == 1
     assert f"[1] {why}" in text
     assert "us: the first 6 rounds" in text
-
-
-def test_a_quantile_without_an_interval_is_not_shown() -> None:
-    """With too few rounds there is a dash, and a note with the reason."""
     text = table(STATIC, replace(RACE, ttft_p95_us=Quantile(value=400_000)))
     assert "a p95 59" in text
     assert "400" not in text.replace("400 …", "")
@@ -633,26 +597,18 @@ def test_an_empty_answer_has_a_reason() -> None:
 
 
 def test_ids_are_read_as_they_are_shown() -> None:
-    """An id of an alert, or of the table, names the incident; another text is an error with a hint."""
+    """Ids are read as they are shown; a change of speed has its own unit, and a mark if it may be weekly."""
     for row in INCIDENTS.incidents:
         name = incident_name(row.id)
         assert alerts.parse_incident_id(name) == alerts.parse_incident_id(name.removeprefix(INCIDENT_PREFIX)) == row.id
     for text in ("alert_1f", "moonshot/kimi-k2.5", "", "-1", "1" * 17):
         with pytest.raises(ClientError, match="not the id of an incident"):
             alerts.parse_incident_id(text)
-
-
-def test_a_change_of_speed_is_in_tokens_per_second() -> None:
-    """Each metric has its own heading with its unit, and rates are not divided by a thousand."""
     slower = replace(DRIFT.events[0], metric=Metric.TOKENS_PER_SECOND, before=60.0, after=42.0, change_percent=-30.0)
     text = renderer("table").whole(alerts.drift_page(replace(DRIFT, events=(slower, *DRIFT.events))), RenderOptions())
     assert text.index("ttft, ms") < text.index("tokens_per_second, tokens/s")
     numbers = text.partition("tokens_per_second, tokens/s")[2].split()
     assert numbers[numbers.index("-30.0") - 2 :][:2] == ["60", "42"]
-
-
-def test_a_change_that_may_be_weekly_is_marked() -> None:
-    """Its row has the word; without such a change the column is left out."""
     known = replace(DRIFT.events[0], may_be_weekly=False)
     for events, marks in (((known, *DRIFT.events), 1), ((known,), 0)):
         text = renderer("table").whole(alerts.drift_page(replace(DRIFT, events=events)), RenderOptions())

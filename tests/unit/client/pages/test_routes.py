@@ -19,7 +19,8 @@ from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Slo
 from isochrone_wire.routes import ChangeKind, Hold, RouteEntry, RouteTable
-from testdata.routes import CHAT, NOW_AT
+from testdata.insights import NOW_AT
+from testdata.routes import CHAT
 
 SLO = Slo(name="chat", ttft_p95_us=1_000_000, min_success=0.99)
 FASTER = Quantile(value=150_000, low=148_000, high=152_000)

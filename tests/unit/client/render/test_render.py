@@ -318,14 +318,10 @@ def test_nothing_looks_like_nothing(output: str) -> None:
 
 
 def test_nothing_is_still_a_document() -> None:
-    """Programs get the document and the headers even without rows."""
+    """Without rows there is a document and a header; decisions are coloured on terminals only."""
     page = differential_page(())
     assert json.loads(renderer("json").whole(page, PLAIN))["rows"] == []
     assert renderer("csv").whole(page, PLAIN).count("\n") == 1
-
-
-def test_colours_are_for_terminals() -> None:
-    """A decision is coloured on a terminal; the words carry the meaning without colours."""
     page = differential_page(DIFFERENTIALS)
     coloured = renderer("table").whole(page, RenderOptions(colour=True))
     assert "\x1b[32mfaster" in coloured
@@ -402,7 +398,7 @@ def test_records_are_json(page: Page[Any]) -> None:
 
 
 def test_a_sample_stands_beside_its_names() -> None:
-    """A stored sample's record is flat: names, instants as RFC 3339, flags by name, derived durations too."""
+    """A sample's record is flat: names, RFC 3339, flags by name; NaN and infinite numbers are unknown."""
     record = FORMATS["SampleList"].record(stored(quality=Quality.LAGGED | Quality.REUSED))
     assert record["target"] == "openai/gpt-5-mini"
     assert record["round_at"] == "2026-11-21T08:00:00.000000Z"
@@ -411,25 +407,17 @@ def test_a_sample_stands_beside_its_names() -> None:
     assert record["ttft_cold_us"] == 318_250 + 26_500
     assert record["dns_us"] is None
     assert "sample" not in record
-
-
-def test_what_json_cannot_write_is_null() -> None:
-    """NaN and infinite numbers are unknown."""
     row = replace(DIFFERENTIALS[0], shift=math.nan, shift_high=math.inf)
     record = row_record(row)
     assert (record["shift"], record["shift_low"], record["shift_high"]) == (None, 180_100.0, None)
 
 
 def test_a_header_says_the_unit_its_name_does_not() -> None:
-    """Given units are appended to the header; JSON keeps the name of the wire."""
+    """Units are in headers unless names have them; a quantile has three columns, empty if it is unknown."""
     headers = [field.header for field in wire_fields(Differential, units={"shift": "us"})]
     assert "shift_us" in headers
     assert "shift" not in headers
     assert "shift" in row_record(DIFFERENTIALS[0])
-
-
-def test_parts_have_columns_of_their_own() -> None:
-    """A quantile has three columns, all of them empty if it is unknown."""
     fields = {field.header: field for field in wire_fields(Standing)}
     known, unknown = row_record(STANDINGS[0]), row_record(replace(STANDINGS[0], ttft_p95_us=None))
     assert fields["ttft_p95_us.low"].value(known) == 251_000
@@ -444,15 +432,11 @@ def rendered(output: str, *names: str) -> str:
 
 
 def test_json_has_the_fields_in_order() -> None:
-    """A nested field is whole under its JSON name, or one number under its CSV name."""
+    """A nested field is whole under its JSON name, or takes all of its columns in CSV."""
     rows = json.loads(rendered("json", "n", "target", "ttft_p50_us", "ttft_p95_us.value"))["rows"]
     assert list(rows[0]) == ["n", "target", "ttft_p50_us", "ttft_p95_us.value"]
     assert rows[0]["ttft_p50_us"]["low"] == 178_200
     assert rows[0]["ttft_p95_us.value"] == 260_300
-
-
-def test_csv_has_the_fields_in_order() -> None:
-    """A nested field takes all of its columns."""
     lines = list(csv.reader(io.StringIO(rendered("csv", "target", "ttft_p50_us", "n"))))
     columns = [f"ttft_p50_us.{name}" for name in ("value", "low", "high", "n_eff")]
     assert lines[0] == ["target", *columns, "n"]

@@ -22,7 +22,8 @@ from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Budget, Plan, Price, Spend, Target, day_of
 from isochrone_wire.routes import ChangeKind, RouteState, RouteTable
 from isochrone_wire.workloads import estimate_request
-from testdata.routes import CHAT, NOW_AT
+from testdata.insights import NOW_AT
+from testdata.routes import CHAT
 
 SEEN_AT = 1_795_000_000_000_000
 

@@ -24,7 +24,7 @@ RECEIVER = Receiver(name="ops", format=Format.OPSGENIE, url="https://api.eu.opsg
 
 
 def test_create() -> None:
-    """An alert has message, alias, priority and description within their limits, and the key is in a header."""
+    """An alert has its parts within their limits and the key in a header; to end it, the alias is in the path."""
     alerts = (pending(fails(f"openai/{'x' * 400}", scope="all")),)
     made = request_of(Notification(key="a/b", state=State.TRIGGER, alerts=alerts), RECEIVER, now_at=AT)
     assert made.url == "https://api.eu.opsgenie.com/v2/alerts"
@@ -34,10 +34,6 @@ def test_create() -> None:
     assert (body["alias"], body["priority"], len(body["message"])) == ("a/b", "P1", 130)
     assert body["description"].endswith("elsewhere")
     assert body["entity"] == "openai"
-
-
-def test_close_and_acknowledge() -> None:
-    """The alias is in the path, escaped."""
     for state, word in ((State.RESOLVE, "close"), (State.ACKNOWLEDGE, "acknowledge")):
         one = Notification(key="a/b c", state=state, alerts=(pending(recovers("openai/a")),))
         made = request_of(one, RECEIVER, now_at=AT)
@@ -55,23 +51,15 @@ def filled(body: object, sentence: str = "fails") -> Any:
 
 
 def test_placeholders_within_texts_and_alone() -> None:
-    """Within a text a value is text; a text that is one placeholder becomes the value itself."""
+    """A placeholder alone is the value, within a text a text, which stays one; every documented one has a value."""
     found = filled(
         {"t": "[$severity] ${title} $$1", "n": "$count", "d": "${details}", "deep": [{"x": "$state"}], "k": 7}
     )
     assert found["t"] == "[error] openai/a: fails $1"
     assert (found["n"], found["d"]["target"], found["deep"], found["k"]) == (1, "openai/a", [{"x": "trigger"}], 7)
-
-
-def test_an_alert_cannot_change_the_structure() -> None:
-    """Quotes, braces and dollar signs of an alert stay text."""
     evil = '", "admin": true, "x": "$key ${secret} {{7*7}}'
     assert filled({"t": "$sentence"}, evil) == {"t": evil}
     assert filled({"t": "a $sentence"}, evil) == {"t": f"a {evil}"}
-
-
-def test_each_documented_placeholder_has_a_value() -> None:
-    """All names that a template may contain can be filled."""
     assert None not in filled({name: f"${name}" for name in PLACEHOLDERS}).values()
     assert filled({"all": " ".join(f"${name}" for name in PLACEHOLDERS)})
 
@@ -135,17 +123,13 @@ def body(*alerts: AlertMessage, state: State = State.TRIGGER) -> dict[str, Any]:
 
 
 def test_one_alert() -> None:
-    """A header with the subject, a section with the sentence, a line with kind, severity and instant."""
+    """Header, sentence and context stay within Slack's limits, and a symbol tells a beginning from an end."""
     found = body(fails("openai/a"))
     header, section, context = found["blocks"]
     assert header["text"] == {"type": "plain_text", "text": ":red_circle: openai/a"}
     assert section["text"]["text"] == "openai/a: fails &lt;from&gt; us-east-2 &amp; elsewhere"
     assert found["text"] == section["text"]["text"]
     assert context["elements"][0]["text"] == "target_failing · error · 2026-11-21 08:00 UTC"
-
-
-def test_a_large_group_stays_within_the_limits() -> None:
-    """150 characters in the header, 3000 in a section and in the text; twenty lines, then the number of the others."""
     found = body(*(fails(f"openai/{n}-{'x' * 300}") for n in range(60)))
     header, section, _ = found["blocks"]
     assert header["text"]["text"] == ":red_circle: 60 targets of openai fail"
@@ -154,10 +138,6 @@ def test_a_large_group_stays_within_the_limits() -> None:
     assert found["blocks"][1]["text"]["text"].endswith("and 40 more")
     assert len(body(fails("x" * 4000))["blocks"][0]["text"]["text"]) == 150
     assert len(body(fails("x" * 4000))["text"]) == 3000
-
-
-def test_symbols() -> None:
-    """The end of a problem is green, an acknowledgement has its own symbol."""
     assert body(recovers("openai/a"))["blocks"][0]["text"]["text"].startswith(":large_green_circle:")
     acked = body(acknowledged("openai/a"), state=State.ACKNOWLEDGE)
     assert acked["blocks"][0]["text"]["text"].startswith(":eyes:")

@@ -158,17 +158,13 @@ def test_targets_with_later_rounds_are_asked_first(phase: int) -> None:
 
 
 def test_a_failing_control_target_explains() -> None:
-    """What fails together with the control target is not accused; what fails while it answers is."""
+    """What fails together with the control target is not accused, unless that had failed for an hour."""
     together = fails("b", range(10, 40), "sg-1", then=fails("a", range(10, 40), "sg-1"))
     names = [one.target for one in SimulatedFleet(targets="abcdefgh", control="a").play(60, together)]
     assert names == ["a", "a"], "only the control target itself"
     most: Results = lambda target, _vantage, number: FAILED if target in "bcd" and number in range(10, 40) else OK  # noqa: E731
     happened = SimulatedFleet(control="a").play(60, most)
     assert sorted(one.target for one in happened) == sorted("bcd" * 2)
-
-
-def test_a_control_target_that_failed_before_explains_nothing() -> None:
-    """A control target that has failed for an hour does not hide the failures of other targets."""
     results = fails("a", range(10, 200), then=fails("b", range(100, 150)))
     happened = SimulatedFleet(targets="abcdef", control="a").play(200, results)
     assert [(one.round, one.step, one.target) for one in happened if one.target == "b"] == [
@@ -231,17 +227,13 @@ def test_flapping_becomes_one_long_incident() -> None:
 
 
 def test_silence_changes_nothing() -> None:
-    """While nobody reports a target, its incident stays as it is; a silent region is left out after an hour."""
+    """An incident stays while nobody reports; a silent region ends after an hour, a target not planned at once."""
     silent: Results = lambda _target, _vantage, number: None if number >= 30 else OK  # noqa: E731
     happened = SimulatedFleet().play(300, fails("a", range(10, 30), then=silent))
     assert [one.step for one in happened] == ["opened"]
     away: Results = lambda _target, vantage, number: None if vantage == "sg-1" and number >= 30 else OK  # noqa: E731
     happened = SimulatedFleet().play(200, fails("a", range(10, 30), "sg-1", then=away))
     assert [(one.round, one.step) for one in happened] == [(12, "opened"), (89, "recovered")]
-
-
-def test_an_incident_of_a_target_that_left_the_plan_ends() -> None:
-    """What is no longer measured has no open incident."""
     world = SimulatedFleet()
     [opened] = world.play(20, fails("d", range(10, 20)))
     world.targets = ("a", "b", "c")
@@ -315,7 +307,7 @@ def test_a_vantage_that_loses_requests_accuses_nobody() -> None:
 
 
 def test_one_answer_that_asks_to_wait_is_no_incident() -> None:
-    """The rounds in which the agents wait after a failure are not sent, and are neither failures nor silence."""
+    """Rounds that wait after a failure, or were not sent, are held: neither failures nor silence."""
     waits: Results = lambda target, _vantage, number: (  # noqa: E731
         (FAILED if number == 10 else HELD) if target == "a" and number in range(10, 15) else OK
     )
@@ -324,10 +316,6 @@ def test_one_answer_that_asks_to_wait_is_no_incident() -> None:
         (FAILED if number % 5 == 0 else HELD) if target == "a" and number in range(10, 40) else OK
     )
     assert [(one.round, one.step) for one in SimulatedFleet().play(60, longer)] == [(15, "opened"), (42, "recovered")]
-
-
-def test_a_blocked_round_is_held() -> None:
-    """A record of a round that was not sent counts as held, whatever outcome it repeats; a skipped one is left out."""
     records = np.zeros(4, RECORD)
     places = [OUTCOMES.index(one) for one in (Outcome.HTTP_ERROR, Outcome.HTTP_ERROR, Outcome.SKIPPED_OVERLAP)]
     records["traits"][:3] = np.array(places) << OUTCOME_BIT

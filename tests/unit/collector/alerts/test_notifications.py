@@ -69,16 +69,12 @@ def test_what_was_tried_does_not_wait_again() -> None:
 
 
 def test_without_a_window_each_alert_is_sent_alone_and_in_order() -> None:
-    """The oldest alert of each problem is sent, and the next one only when that is delivered."""
+    """Without a window each alert is sent alone and in order; an end never overtakes its beginning."""
     alerts = [fails("openai/a"), fails("openai/b"), recovers("openai/a")]
     assert [subjects(one) for one in notifications(alerts, window_us=0, now_at=AT + 60 * SECOND_US)] == [
         ["openai/a"],
         ["openai/b"],
     ]
-
-
-def test_an_end_never_overtakes_its_beginning() -> None:
-    """A group with a beginning and an end is two notifications, one after the other."""
     [first] = notifications([fails("openai/a"), recovers("openai/a")])
     assert (first.state, len(first.alerts)) == (State.TRIGGER, 1)
     [then] = notifications([recovers("openai/a")], known(fails("openai/a")))
@@ -109,7 +105,7 @@ def test_problems_of_different_keys_end_apart() -> None:
 
 
 def test_an_acknowledged_problem() -> None:
-    """A group is acknowledged when all of its problems are, without waiting for the window."""
+    """A group is acknowledged when all of its problems are; events are together, but open nothing."""
     problems = known(fails("openai/a")), known(fails("openai/b"))
     [partly] = notifications([acknowledged("openai/a")], *problems, now_at=AT + SECOND_US)
     assert partly.state is State.TRIGGER
@@ -117,10 +113,6 @@ def test_an_acknowledged_problem() -> None:
     assert (fully.state, fully.key) == (State.ACKNOWLEDGE, "k")
     [escalated] = notifications([fails("openai/a")], known(fails("openai/a"), is_acknowledged=True))
     assert escalated.state is State.TRIGGER
-
-
-def test_events_are_together_but_open_nothing() -> None:
-    """Switches of one route are one notification under the id of the first."""
     [both] = notifications([switches(), switches(at=AT + 1)])
     assert (len(both.alerts), both.state, both.still_open) == (2, State.TRIGGER, 0)
     assert both.title == "2 alerts: route_switched, chat"
@@ -220,20 +212,16 @@ def test_a_silenced_problem_is_held_until_the_silence_ends() -> None:
 
 
 def test_an_escalation_out_of_a_silence_is_sent_with_what_was_held() -> None:
-    """A silence of one region does not hold what spreads to another one."""
+    """A silence of one region does not hold what spreads to another; what has no end is not sent later."""
     alerts = [pending(fails("openai/a")), pending(fails("openai/a", at=AT + 1, regions=("us-east-2", "eu-west-1")))]
     quiet = silence(regions=("us-east-2",))
     assert sifted(alerts[:1], quiet)[0] == []
     assert sifted(alerts, quiet)[0] == [one.message for one in alerts]
-
-
-def test_what_has_no_end_is_dropped() -> None:
-    """A silenced switch of a route is not sent later."""
     assert sifted([pending(switches())], silence(kinds=("route_switched",))) == ([], [], [switches()])
 
 
 def test_a_repetition_gives_way() -> None:
-    """A repetition is dropped while a silence matches, and when there is news of the problem."""
+    """A repetition is dropped for a silence or for news; only what is matched is held, the rest goes oldest first."""
     thread = topic_of(fails("openai/a")).dedup_key
     again = pending(fails("openai/a"), repeats=1)
     assert sifted([again], silence(providers=("openai",)), known=(thread,))[2] == [again.message]
@@ -242,10 +230,6 @@ def test_a_repetition_gives_way() -> None:
         [],
         [again.message],
     )
-
-
-def test_other_problems_are_not_held() -> None:
-    """Only what is matched is held; the rest is sent, oldest first."""
     alerts = [
         pending(fails("openai/a")),
         pending(fails("moonshot/b", at=AT + 2)),

@@ -120,16 +120,12 @@ def test_spikes_and_short_bursts_are_no_change(factor: float, length: int) -> No
 
 
 def test_back_to_normal_is_a_second_change() -> None:
-    """A temporary rise is detected twice, at its beginning and at its end, and never again."""
+    """Back to normal is a second change; a known change is not found again by the next collector."""
     state, rounds, values = after_a_week(QUIET, 120, seed=5)
     values[:40] *= 1.5
     found = watched(rounds, values, at_once=3, state=state)
     assert [change.after / change.before for change in found] == pytest.approx([1.5, 1 / 1.5], rel=0.15)
     assert found[1].changed_at == pytest.approx(int(rounds[40]), abs=3 * QUIET.every_s * 1_000_000)
-
-
-def test_a_known_change_is_not_found_again() -> None:
-    """Detection is deterministic, and a recorded change is not detected again by the next collector."""
     rounds = QUIET.rounds(2)
     values = QUIET.values(rounds, 2)
     values[520:] *= 1.5
@@ -153,15 +149,11 @@ def test_a_short_series_has_no_changes() -> None:
 
 
 def test_a_slope_is_no_step() -> None:
-    """A steady growth over hours is not a change while the seasonality is unknown."""
+    """A steady growth is no step; without noise, a step of more than a tenth is a change, a smaller one is not."""
     nature = replace(QUIET, sigma=0.03, daily_amplitude=0.0)
     rounds = nature.rounds(1)
     values = nature.values(rounds, 6) * np.exp(np.linspace(0, 0.6, len(rounds)))
     assert watched(rounds, values, at_once=12) == []
-
-
-def test_a_series_that_never_varies_can_change() -> None:
-    """Without noise, a step of more than a tenth is a change, and a smaller one is not."""
     rounds = QUIET.rounds(1)
     flat = np.full(len(rounds), 1000.0)
     for factor, expected in ((1.05, 0), (1.5, 1)):
@@ -270,7 +262,7 @@ def test_the_end_of_timeouts_is_a_change() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Only the newest rounds are kept, up to the maximum."""
+    """The newest rounds are kept up to the maximum, without those that have no value above zero."""
     nature = replace(QUIET, every_s=60)
     rounds = nature.rounds(12)
     state = SeriesState()
@@ -279,10 +271,6 @@ def test_memory_is_bounded() -> None:
     assert len(state.rounds) == MAX_ROUNDS
     assert state.rounds[-1] == rounds[-1]
     assert len(state._hours) <= 29 * 24
-
-
-def test_what_is_no_value_is_left_out() -> None:
-    """Rounds without a value, or with one not above zero, are skipped."""
     rounds = QUIET.rounds(1)[:5]
     state = SeriesState()
     state.add(rounds, np.array([1.0, np.nan, 0.0, -2.0, np.inf]))

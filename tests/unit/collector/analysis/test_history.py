@@ -109,7 +109,7 @@ def hourly(values: Reals) -> histogram.Histograms:
 
 
 def test_medians_follow_a_level_within_a_bucket() -> None:
-    """A rise of half a percent, less than a bucket, is seen in the medians; their noise is that of a median."""
+    """A rise within a bucket is seen in the medians; an empty hour has no level, neither a median nor a share."""
     chance = np.random.default_rng(3)
     values = 300_000 * np.exp(0.1 * chance.standard_normal((HOURS, 400)))
     values[HOURS // 2 :] *= 1.005
@@ -117,10 +117,6 @@ def test_medians_follow_a_level_within_a_bucket() -> None:
     rise = levels[HOURS // 2 :].mean() / levels[: HOURS // 2].mean()
     assert rise == pytest.approx(1.005, abs=0.0015)
     assert noise == pytest.approx(np.pi / 2 * (0.1 * 300_000) ** 2 / 400, rel=0.3)
-
-
-def test_hours_without_values_are_unknown() -> None:
-    """An empty hour has no level, neither a median nor a share."""
     groups = histogram.merge([histogram.pack([1.0] * 8), b""], [b"", b""], [0, 1], of=2)
     assert np.isnan(medians(groups)[0]).tolist() == [False, True]
     assert np.isnan(exceedances(groups, 1.0)[0]).tolist() == [False, True]

@@ -67,32 +67,24 @@ def latencies(median: float, seed: int, *, n: int = 200) -> list[float]:
 
 
 def test_neighbours_that_the_data_do_not_order_share_their_ranks() -> None:
-    """Only what the intervals tell apart has different ranks; many comparisons need more than one does."""
+    """Neighbours that the data do not order share ranks; without an interval they share those that are left."""
     near = [entry(name, ttft=latencies(100 + seed, seed)) for seed, name in enumerate("abc")]
     assert ranks([*near, entry("far", ttft=latencies(300, 9))]) == {"a": "1-3", "b": "1-3", "c": "1-3", "far": "4-4"}
     two = [entry("a", ttft=latencies(100, 1)), entry("b", ttft=latencies(108, 2))]
     assert ranks(two) == {"a": "1-1", "b": "2-2"}
     assert ranks([*two, *(entry(f"far {n}", ttft=latencies(300, n)) for n in range(40))])["a"] == "1-2"
-
-
-def test_what_has_no_interval_shares_the_ranks_that_are_left() -> None:
-    """Targets with few values come behind those with an interval, and those without any come last."""
     few = [entry("young", ttft=[1.0] * 3), entry("new", ttft=[2.0])]
     found = ranks([entry("a", ttft=latencies(100, 1)), *few, entry("dead"), entry("gone")])
     assert found == {"a": "1-1", "young": "2-3", "new": "2-3", "dead": "4-5", "gone": "4-5"}
 
 
 def test_prices_are_exact() -> None:
-    """Targets of one price share a rank, and the faster one is shown first."""
+    """Targets of one price share a rank, the faster first; no other gives as many tokens as a free one."""
     dear, slow, fast = (
         entry(name, ttft=[ttft] * 6, usd_per_m_output=usd)
         for name, ttft, usd in (("dear", 1.0, 2.0), ("slow", 9.0, 0.5), ("fast", 5.0, 0.5))
     )
     assert ranks([dear, slow, fast], Order.PRICE) == {"fast": "1-2", "slow": "1-2", "dear": "3-3"}
-
-
-def test_free_targets_share_the_first_rank_in_tokens_per_dollar() -> None:
-    """Whatever their speed, no other target gives as many tokens for nothing."""
     entries = [
         entry(name, speed=latencies(median, seed), usd_per_m_output=usd)
         for seed, (name, median, usd) in enumerate(
@@ -145,16 +137,12 @@ def test_runs_of_failures_widen_ranks_without_a_week() -> None:
 
 
 def test_a_target_that_never_answered_comes_last() -> None:
-    """Without a first token there is no time to rank by, and no number is made up."""
+    """Without a first token there is no time to rank by; timeouts rank above all others, and are not in n."""
     lines = standings(
         [entry("dead", limits=[60.0], outcome_counts=OutcomeCounts(failed=4)), entry("alive", ttft=[1e9])]
     )
     assert [line.target for line in lines] == ["alive", "dead"]
     assert (lines[1].n, lines[1].failed, lines[1].ttft_p50_us) == (0, 4, None)
-
-
-def test_timeouts_raise_the_tail() -> None:
-    """Probes that timed out count above all others in the quantiles, and not in n."""
     [line] = standings([entry("a", ttft=[100.0] * 9, limits=[5_000.0], outcome_counts=OutcomeCounts(ok=9, failed=1))])
     assert line.n == 9
     assert (present(line.ttft_p50_us).value, present(line.ttft_p95_us).value) == (100.0, 5_000.0)
@@ -184,7 +172,7 @@ def week_of(levels: Sequence[float], quantity: Quantity) -> History:
 
 
 def test_the_past_week_widens_an_interval() -> None:
-    """A week in which every other day was slow leaves a steady day with few independent requests."""
+    """The past week widens an interval; timeouts rank in the median, and are no independent first tokens."""
     history = week_of((0.2, 0.8), above_quantile(Metric.TTFT, 0.5))
     here, there = entry("a", ttft=steady(288), hours=24.0), entry("a", "sg", ttft=steady(288), hours=24.0)
     by_region = {line.region: line.ttft_p50_us for line in standings([here, there], history=history)}
@@ -192,10 +180,6 @@ def test_the_past_week_widens_an_interval() -> None:
     assert present(by_region["us"].n_eff) < 6
     assert by_region["us"].low is None
     assert present(by_region["sg"]).low is not None
-
-
-def test_a_standing_counts_independent_ones_among_those_it_counts() -> None:
-    """Timeouts rank in the median, but samples and independent ones are those of first tokens."""
     [line] = standings([entry("a", ttft=SERIES["negative correlation"][:40].tolist(), limits=[6e7] * 19)])
     assert line.n == 40
     assert present(present(line.ttft_p50_us).n_eff) <= 40 / 1.5

@@ -57,7 +57,7 @@ def test_a_new_plan_renames_and_removes() -> None:
 
 
 def test_the_number_of_series_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit samples are counted as left out; a target that leaves the plan makes room."""
+    """Beyond the limit of series samples are counted as left out, and so are those of a batch stored in part."""
     monkeypatch.setattr(probe_totals, "MAX_SERIES", 2)
     current = plan(1, 2, 3)
     totals = ProbeTotals(lambda: current)
@@ -67,10 +67,6 @@ def test_the_number_of_series_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     current = plan(2, 3)
     totals.add("us", batch(3), samples=1)
     assert found(totals) == {("us", "t2"): 5, ("us", "t3"): 1}
-
-
-def test_unknown_counts_are_left_out() -> None:
-    """Of a batch that is stored in part the samples are counted as left out."""
     totals = ProbeTotals(plan)
     totals.add("us", None, samples=7)
     assert totals.left_out == {"partly_stored": 7}

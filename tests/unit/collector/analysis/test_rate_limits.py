@@ -28,17 +28,13 @@ def readings(
 
 
 def test_a_steady_fall_ends_when_nothing_remains() -> None:
-    """Ten requests in ten seconds use 300 up in 300 seconds, and the interval is that instant."""
+    """Ten requests in ten seconds use 300 up in 300, unless the window of the provider ends before."""
     found = forecast(readings(list(range(400, 299, -10))))
     at = BEGIN_AT + 100 * SECOND_US + 300 * SECOND_US
     assert found.exhaustion is Exhaustion.EXPECTED
     assert (found.exhausted_low_at, found.exhausted_at, found.exhausted_high_at) == (at, at, at)
     assert found.per_minute == pytest.approx(-60)
     assert found.readings == 11
-
-
-def test_a_refill_before_the_end_prevents_it() -> None:
-    """The same fall is not expected to reach zero if the window of the provider ends before, and is if after."""
     fall = list(range(400, 299, -10))
     end_at = BEGIN_AT + 400 * SECOND_US
     assert forecast(readings(fall, reset_at=end_at - SECOND_US)).exhaustion is Exhaustion.NOT_EXPECTED
@@ -59,22 +55,18 @@ def test_a_limit_that_refills_as_fast_is_not_expected_to_end(level: list[int]) -
 
 
 def test_only_the_readings_since_the_refill_count() -> None:
-    """A rise to the limit begins a new window; a rise of a few does not."""
+    """A rise to the limit begins a new window, one of a few does not; nothing left is exhausted, by one reading."""
     window = [500 - 20 * place for place in range(20)]
     assert [one.remaining for one in since_refill(readings([*window, *window[:7]]))] == window[:7]
     trembling = [500 - 20 * place + (30 if place % 3 == 0 else 0) for place in range(20)]
     assert len(since_refill(readings(trembling))) == 20
     assert forecast(readings([*window, 500, 480, 460])).exhaustion is Exhaustion.UNKNOWN
-
-
-def test_nothing_left_is_exhausted() -> None:
-    """A remaining amount of zero is exhausted, by one reading."""
     found = forecast(readings([0]))
     assert (found.exhaustion, found.exhausted_at, found.readings) == (Exhaustion.EXHAUSTED, BEGIN_AT, 1)
 
 
 def test_a_noisy_fall_is_possible_and_has_no_latest_instant() -> None:
-    """A fall that the readings do not establish is possible: it has an earliest instant and no latest one."""
+    """A fall that is not certain has no latest instant; beyond a day, or at one instant, nothing is forecast."""
     chance = random.Random(5)
     level = [60 + round(chance.gauss(0, 30)) - place for place in range(12)]
     found = forecast(readings(level))
@@ -82,19 +74,11 @@ def test_a_noisy_fall_is_possible_and_has_no_latest_instant() -> None:
     assert found.exhausted_low_at is not None
     assert found.exhausted_high_at is None
     assert present(found.per_minute_low) < 0 < present(found.per_minute_high)
-
-
-def test_nothing_is_forecast_beyond_a_day() -> None:
-    """A fall that takes more than 24 hours is not expected to reach zero."""
     slow = forecast(readings([100_000 - place for place in range(20)], every_us=MINUTE_US, limit=None))
     assert (slow.exhaustion, slow.exhausted_at) == (Exhaustion.NOT_EXPECTED, None)
     within = forecast(readings([1_300 - place for place in range(20)], every_us=MINUTE_US, limit=None))
     assert within.exhaustion is Exhaustion.EXPECTED
     assert present(within.exhausted_at) < BEGIN_AT + 20 * MINUTE_US + DAY_US
-
-
-def test_readings_of_one_instant_have_no_rate() -> None:
-    """A burst of probes at one instant says nothing about a change."""
     assert forecast(readings([9, 8, 7, 6, 5, 4], every_us=0)).exhaustion is Exhaustion.UNKNOWN
 
 

@@ -123,17 +123,13 @@ def test_a_session_ends_by_a_logout_and_by_its_age() -> None:
 
 
 def test_a_credential_has_a_limited_number_of_sessions() -> None:
-    """A further session ends the oldest of the same credential, and of no other."""
+    """A further session ends the oldest of its credential only; the memory has a hash of the token."""
     sessions = Sessions(clock=lambda: 0)
     other = sessions.begin(8)
     tokens = [sessions.begin(7) for _ in range(MAX_SESSIONS + 1)]
     assert [sessions.credential_id(token) for token in (other, *tokens[1:])] == [8, *[7] * MAX_SESSIONS]
     with pytest.raises(Unauthenticated):
         sessions.credential_id(tokens[0])
-
-
-def test_no_token_is_kept() -> None:
-    """The memory has a hash of the token only."""
     sessions = Sessions(clock=lambda: 0)
     token = sessions.begin(7)
     assert token.encode() not in b" ".join(sessions._open)

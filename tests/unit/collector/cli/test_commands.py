@@ -34,7 +34,7 @@ CHANGE = PlanChange(
 
 
 def test_changes_for_a_person() -> None:
-    """Each line says what happens to which target, and the last what a day costs."""
+    """Each line says what happens to which target or route, the last what a day costs; unknown is not zero."""
     assert plan.as_text(CHANGE).splitlines() == [
         "plan 4",
         "  + p/new",
@@ -42,10 +42,6 @@ def test_changes_for_a_person() -> None:
         "  ~ p/other: every",
         "per vantage and day: 1440 requests, at most 1.23 USD where prices are known",
     ]
-
-
-def test_routes_have_the_signs_of_targets() -> None:
-    """A route that is new, gone or different is marked as a target would be."""
     old = Plan(version=1, baseline="us", routes=tuple(Route(name=name, members=("p/a", "p/b")) for name in "rs"))
     new = Plan(version=2, baseline="us", routes=(Route(name="s", members=("p/a",)), Route(name="t", members=("p/a",))))
     assert plan.as_text(compare(old, new)).splitlines()[1:-1] == [
@@ -53,10 +49,6 @@ def test_routes_have_the_signs_of_targets() -> None:
         "  ~ route s: without p/b",
         "  + route t: p/a",
     ]
-
-
-def test_no_change_for_a_person() -> None:
-    """Nothing changed is said, and an unknown price is not a price of zero."""
     text = plan.as_text(PlanChange(version=4, requests_per_day=5))
     assert text.startswith("unchanged: plan 4")
     assert "spend unknown" in text
@@ -158,17 +150,13 @@ class Terminal(io.StringIO):
 
 
 def test_a_question_is_asked_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The question goes to stderr, `y` lets the command go on, and every other answer ends it."""
+    """A question is asked at a terminal only, on stderr; every answer but `y` ends it, and --yes needs none."""
     monkeypatch.setattr("sys.stdin", Terminal("y\n\n"))
     confirm("Apply?", yes=False)
     with pytest.raises(click.Abort):
         confirm("Apply?", yes=False)
     shown = capsys.readouterr()
     assert (shown.out.strip(), shown.err.count("Apply? [y/N]: ")) == ("", 2)
-
-
-def test_a_script_has_to_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal the command does not take what stdin has for an answer; --yes needs neither."""
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(SettingsError, match="not a terminal") as caught:
         confirm("Apply?", yes=False)

@@ -82,9 +82,7 @@ async def test_connections_are_counted_in_total_and_per_address(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16"])
-async def test_a_connection_without_a_handshake_ends(
-    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
+async def test_no_handshake_is_an_end(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     """Neither silence nor a trickle before TLS holds a connection; one is closed without a word if it is too many."""
     monkeypatch.setattr(listener, "max_connections", lambda _: 4)
     monkeypatch.setattr(acceptor, "FIRST_BYTE_S", 0.3)

@@ -56,23 +56,15 @@ def normal(path: PurePosixPath) -> str:
 
 
 def test_every_module_is_loaded_at_once(files: Mapping[str, PageFile]) -> None:
-    """The document links each module, so that none waits for the one that imports it."""
+    """Each module is linked, none names another address or makes elements from text, and the policy says so."""
     document = files[DOCUMENT].content.decode()
     for path in files:
         assert not path.endswith(".js") or f'<link rel="modulepreload" href="{path}">' in document
-
-
-def test_nothing_of_another_address_is_loaded(files: Mapping[str, PageFile]) -> None:
-    """No file has an address, except the names of XML namespaces; the policy allows this collector only."""
     for path, file in files.items():
         addresses = set(re.findall(rb"https?://[^\s\"'`)]+", file.content)) - {b"http://www.w3.org/2000/svg"}
         assert addresses == set(), path
     assert "default-src 'none'" in POLICY
     assert "unsafe" not in POLICY
-
-
-def test_values_never_become_markup(files: Mapping[str, PageFile]) -> None:
-    """No module makes elements from text, and the document has no inline script or style."""
     for path, file in files.items():
         if path.endswith(".js"):
             found = re.search(
@@ -83,13 +75,9 @@ def test_values_never_become_markup(files: Mapping[str, PageFile]) -> None:
 
 
 def test_the_page_is_small(files: Mapping[str, PageFile]) -> None:
-    """All files together are below the limit, compressed."""
+    """All files together are below the limit, compressed, in a folder with their digest in its name."""
     assert sum(len(file.compressed) for file in files.values()) <= MAX_KIB * 1024
     assert all(gzip.decompress(file.compressed) == file.content for file in files.values())
-
-
-def test_files_are_kept_for_ever_and_the_document_is_checked(files: Mapping[str, PageFile]) -> None:
-    """The folder of the files has a digest in its name, which the document names."""
     assert files[DOCUMENT].headers["Cache-Control"] == "no-cache"
     others = [file for path, file in files.items() if path != DOCUMENT]
     assert {file.headers["Cache-Control"] for file in others} == {"public, max-age=31536000, immutable"}
@@ -97,12 +85,8 @@ def test_files_are_kept_for_ever_and_the_document_is_checked(files: Mapping[str,
 
 
 def test_pure_functions(page_modules: PageModules) -> None:
-    """The tests of the state, the formats, the colours and the models of the views pass."""
+    """The page's own tests pass, and its modules have the types that their comments state."""
     assert "# fail 0" in page_modules.test()
-
-
-def test_types(page_modules: PageModules) -> None:
-    """The modules have the types that their comments state."""
     page_modules.check_types()
 
 

@@ -78,25 +78,17 @@ BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)
 
 
 def test_the_bytes_are_the_document() -> None:
-    """The rows that are encoded on their own make the same document, also without any; it ends its line."""
+    """Rows encoded on their own make the same document; its tag is of the rows, whatever instant and coding."""
     for answer in (BOARD, VANTAGES, replace(BOARD, standings=())):
         content = encode_document(answer).content
         assert json.loads(content) == document(answer)
         assert content.endswith(b"}\n")
         assert content.count(b"\n") == 1
-
-
-def test_a_tag_is_of_the_rows() -> None:
-    """The ends of the window and the instant of the answer do not change the tag; a row, or another field, does."""
     tag = encode_document(BOARD).etag
     assert encode_document(replace(BOARD, window=Window(from_at=1, until_at=2))).etag == tag
     assert encode_document(replace(VANTAGES, answered_at=1)).etag == encode_document(VANTAGES).etag
     assert encode_document(replace(BOARD, standings=STANDINGS[:1])).etag != tag
     assert encode_document(replace(VANTAGES, paused="restored")).etag != encode_document(VANTAGES).etag
-
-
-def test_a_compressed_document_has_the_tag_of_the_plain_one() -> None:
-    """Only its bytes are others, and those of a small one are the same."""
     board = replace(BOARD, standings=STANDINGS * 20)
     packed, plain = encode_compressed(board), encode_document(board)
     assert (packed.etag, packed.is_compressed, plain.is_compressed) == (plain.etag, True, False)

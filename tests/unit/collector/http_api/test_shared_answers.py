@@ -50,8 +50,8 @@ async def test_callers_at_the_same_time_share_a_query() -> None:
     assert first.cancelled()
 
 
-async def test_an_answer_is_as_old_as_the_caller_accepts() -> None:
-    """A caller who accepts no age has a query of its own; one who accepts little has it once that has passed."""
+async def test_an_answer_is_as_old_as_the_caller_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer is as old as the caller accepts, and a fast query is repeated after a while."""
     shared, query = SharedAnswers[int](), Query()
     query.released.set()
     assert (await shared.get("a", query, max_age_s=10))[0] == 1
@@ -60,10 +60,6 @@ async def test_an_answer_is_as_old_as_the_caller_accepts() -> None:
     assert (answer, age_s > 0) == (1, True)
     await asyncio.sleep(0.02)
     assert (await shared.get("a", query, max_age_s=0.01))[0] == 3
-
-
-async def test_an_answer_is_shared_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much a caller accepts, a fast query is repeated after a while."""
     monkeypatch.setattr(queries, "MIN_SHARED_S", 0.0)
     monkeypatch.setattr(queries, "_SHARED_SHARE", 0)
     shared, query = SharedAnswers[int](), Query()
@@ -73,18 +69,14 @@ async def test_an_answer_is_shared_for_a_while_only(monkeypatch: pytest.MonkeyPa
     assert (await shared.get("a", query, max_age_s=1000))[0] == 2
 
 
-async def test_a_failure_is_not_kept() -> None:
-    """All who wait for a query get its error, and the next one asks again."""
+async def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All who wait for a query get its error, which is not kept; the oldest answer is forgotten first."""
     shared, query = SharedAnswers[int](), Query()
     query.released.set()
     for _ in range(2):
         with pytest.raises(BadRequest):
             await shared.get("a", failing, max_age_s=10)
     assert (await shared.get("a", query, max_age_s=10))[0] == 1
-
-
-async def test_the_number_of_answers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest answer is forgotten first."""
     monkeypatch.setattr(queries, "_MAX_ENTRIES", 2)
     shared, query = SharedAnswers[int](), Query()
     query.released.set()

@@ -77,7 +77,7 @@ async def test_under_load_one_common_commit_follows_another() -> None:
 
 
 async def test_groups_are_bounded() -> None:
-    """A group never has more rows than `group_rows`, unless a single piece has."""
+    """Groups are bounded; in one only the bad member gets its error, unless the database is away."""
     committing = Committing()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=10, waiting_rows=1000)
@@ -85,20 +85,12 @@ async def test_groups_are_bounded() -> None:
     tasks += await submitted(groups, "big", rows=50)
     await asyncio.gather(*tasks)
     assert committing.groups == [["a", "b"], ["c"], ["big"]]
-
-
-async def test_one_bad_member_fails_alone() -> None:
-    """The members of a refused group are committed one by one, and only the bad member gets the error."""
     committing = Committing("b")
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
     results = await asyncio.gather(*await submitted(groups, "a", "b", "c"), return_exceptions=True)
     assert [str(result) for result in results] == ["A", "cannot take ['b']", "C"]
     assert committing.groups == [["a", "b", "c"], ["a"], ["b"], ["c"]]
-
-
-async def test_members_are_not_retried_while_the_database_is_away() -> None:
-    """An unavailable database fails the whole group at once, without a commit per member."""
     committing = Committing(away=True)
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)

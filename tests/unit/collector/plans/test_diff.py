@@ -25,13 +25,9 @@ PLAN = Plan(version=1, baseline="us", targets=(A, B))
 
 
 def test_the_first_plan_adds_everything() -> None:
-    """The first plan adds all of its targets."""
+    """The first plan adds all of its targets; another order under another version changes nothing."""
     change = compare(None, PLAN)
     assert (change.added, change.removed, change.altered, change.changed) == (("p/a", "p/b"), (), (), True)
-
-
-def test_order_means_nothing() -> None:
-    """The same targets in another order, under another version, ask for the same measurements."""
     assert same_meaning(PLAN, Plan(version=5, baseline="us", targets=(B, A)))
     assert not same_meaning(None, PLAN)
 
@@ -105,13 +101,9 @@ def test_changes_of_routes_are_told(routes: tuple[Route, ...], lines: tuple[str,
 
 
 def test_a_paused_member_is_pointed_out() -> None:
-    """The changes of a plan contain its routes with paused members, because these are never ranked."""
+    """Paused members of routes are pointed out; the plan in force makes no new version."""
     change = compare(None, replace(PLAN, targets=(A, replace(B, paused=True)), routes=(R,)))
     assert change.altered == ("new route r: p/a, p/b", "route r: left out while paused: p/b")
-
-
-def test_unchanged_says_the_version_in_force() -> None:
-    """Applying the plan in force changes nothing and makes no new version."""
     change = unchanged(PLAN)
     assert (change.version, change.changed, change.added, change.altered) == (1, False, (), ())
 

@@ -29,7 +29,7 @@ def notice(*topics: Topic) -> ChangeEvent:
 
 
 async def test_every_watcher_gets_each_topic() -> None:
-    """A watch begins with a notice without topics; topics that are added together come together, once."""
+    """A watch begins without topics; those added together come once, later ones in the next notice."""
     source = changes()
     async with asyncio.timeout(WITHIN_S), aclosing(source.watch()) as one, aclosing(source.watch()) as other:
         assert [await anext(one), await anext(other)] == [notice(), notice()]
@@ -38,10 +38,6 @@ async def test_every_watcher_gets_each_topic() -> None:
         assert await anext(one) == await anext(other) == notice(Topic.SAMPLES, Topic.TABLES)
         source.add(Topic.ALERTS)
         assert await anext(one) == notice(Topic.ALERTS)
-
-
-async def test_a_watcher_that_is_busy_misses_nothing() -> None:
-    """Topics of notices that were sent meanwhile are in its next one."""
     source = changes()
     async with asyncio.timeout(WITHIN_S), aclosing(source.watch()) as busy, aclosing(source.watch()) as quick:
         await anext(busy)
@@ -67,16 +63,12 @@ async def test_notices_keep_their_distance() -> None:
 
 
 async def test_the_more_pages_are_open_the_more_rarely_each_asks() -> None:
-    """All pages together ask ten times a second, however many there are."""
+    """However many pages are open they ask ten times a second, and notices follow at their distance."""
     source = changes(max_watchers=100)
     async with asyncio.timeout(WITHIN_S), AsyncExitStack() as stack:
         watches = [await stack.enter_async_context(aclosing(source.watch())) for _ in range(50)]
         notices = [await anext(watch) for watch in watches]
     assert [notices[place].refresh_us for place in (0, 9, 49)] == [SECOND_US, SECOND_US, 5 * SECOND_US]
-
-
-async def test_the_more_pages_are_open_the_more_rarely_there_are_notices() -> None:
-    """With 20 pages, of which each asks every two seconds, a notice follows another after half a second."""
     source, loop = changes(max_watchers=20), asyncio.get_running_loop()
     async with asyncio.timeout(WITHIN_S), AsyncExitStack() as stack:
         watch, *others = [await stack.enter_async_context(aclosing(source.watch())) for _ in range(20)]
@@ -91,14 +83,10 @@ async def test_the_more_pages_are_open_the_more_rarely_there_are_notices() -> No
 
 
 async def test_there_are_heartbeats() -> None:
-    """Without news there is a notice without topics after the interval."""
+    """Without news there are heartbeats; a watch above the limit is refused, and a closed source ends the others."""
     source = changes(heartbeat_us=10 * MS)
     async with asyncio.timeout(WITHIN_S), aclosing(source.watch()) as watch:
         assert [await anext(watch) for _ in range(3)] == [notice()] * 3
-
-
-async def test_watches_are_limited_and_end_with_the_collector() -> None:
-    """A watch above the limit is refused; a closed source ends the others."""
     source = changes(max_watchers=1)
     async with asyncio.timeout(WITHIN_S), aclosing(source.watch()) as watch:
         await anext(watch)

@@ -93,13 +93,9 @@ def test_a_paused_target_is_not_shown() -> None:
 
 
 def test_a_target_without_samples_is_stale() -> None:
-    """It has a row in each region that measured something, without numbers."""
+    """A target without samples has a row without numbers; a median of too few samples is not shown."""
     found = row(None, None)
     assert (found.region, found.state, found.success, found.ttft_p50_us) == ("us", "stale", None, None)
-
-
-def test_numbers_have_an_interval() -> None:
-    """A median of too few samples is not shown."""
     assert row().ttft_p50_us == 400_000
     assert row(replace(DAY, ttft_p50_us=Quantile(value=400_000))).ttft_p50_us is None
 

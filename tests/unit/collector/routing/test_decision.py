@@ -139,15 +139,11 @@ def test_the_margin_is_a_share_of_a_large_median() -> None:
 
 
 def test_a_sudden_slowdown_is_a_fast_switch() -> None:
-    """A level three times as high for an epoch, after eleven of equal ones, is followed in spite of the noise."""
+    """A level three times as high switches at once, and so does `yes` beside `no`; `maybe` is not enough."""
     sudden = joint_rounds(a=noisy(1, *[350.0] * 66, *[1000.0] * 6), b=noisy(2, *[350.0] * 72))
     decision = decide(inputs_for(A, B, joint=sudden), CALM)
     assert (decision.change, decision.state.incumbent) == (ChangeKind.FAST, "b")
     assert decision.state.weights["b"] > 0.9
-
-
-def test_missing_the_objective_is_a_fast_switch() -> None:
-    """Incumbent `no` and challenger `yes` switch at once; `maybe` is not enough."""
     broken = evidence("a", 350, p95_ms=(1100, 1300))
     for p95_ms, kind in (((600, 900), ChangeKind.FAST), ((600, 1200), ChangeKind.EVIDENCE)):
         inputs = inputs_for(broken, evidence("b", 400, p95_ms=p95_ms), route=CHAT)
@@ -217,17 +213,13 @@ def test_when_all_members_fail_no_traffic_moves() -> None:
 
 
 def test_equal_members_come_to_share() -> None:
-    """Level for certain: both have the first rank, and the weights move to one half each by steps."""
+    """Equal members come to share by steps; doubt does not end that, a lead does."""
     found = after(4, inputs_for(A, B, joint=EQUAL))
     assert [decision.state.weights.get("b", 0.0) for decision in found] == pytest.approx(
         [0.25, 0.5, 0.5, 0.5], abs=SLIGHT
     )
     assert [entry.rank for entry in found[-1].entries] == [1, 1]
     assert found[-1].entries[0].weight > found[-1].entries[1].weight
-
-
-def test_sharing_ends_only_on_contrary_evidence() -> None:
-    """Doubt does not end sharing, so weights do not flap; a lead does."""
     shared = after(4, inputs_for(A, B, joint=EQUAL))[-1].state
     later = replace(shared, epoch=NOW - 1, levels=replace(shared.levels, until_at=AT - EPOCH))
     doubtful = joint_rounds(a=[350.0] * 71 + [300.0], b=[350.0] * 72)
@@ -250,16 +242,12 @@ def test_a_price_counts_as_the_objective_says() -> None:
 
 
 def test_a_certain_tail_counts_as_the_objective_says() -> None:
-    """Of two equal medians, the member whose p95 certainly exceeds the limit loses, by the weight of the tail."""
+    """A certain tail counts by its weight; an objective of only the price needs no latencies."""
     late, in_time = evidence("a", 350, p95_ms=(1200, 1400)), evidence("b", 350, p95_ms=(1010, 1100))
     for tail, expected in ((0.0, "a"), (1.0, "b")):
         route = replace(CHAT, objective=Objective(tail=tail))
         found = after(4, inputs_for(late, in_time, joint=EQUAL, route=route))
         assert found[-1].state.incumbent == expected
-
-
-def test_only_prices_can_rank() -> None:
-    """An objective of only the price needs no comparison of latencies."""
     targets = {"a": target_named("a", usd=20.0), "b": target_named("b", usd=10.0)}
     route = Route(name="r", members=(), objective=Objective(ttft=0.0, tail=0.0, usd=10.0, failure=0.0))
     assert after(4, inputs_for(A, B, targets=targets, route=route))[-1].state.incumbent == "b"
@@ -353,22 +341,14 @@ def test_a_freeze_keeps_nothing_forbidden(targets: dict[str, Target], residency:
 
 
 def test_a_member_forbidden_in_a_freeze_returns_in_steps() -> None:
-    """A member that is permitted again regains its weight in steps."""
+    """Permitted again, a member regains weight in steps; without state or samples the static order holds."""
     frozen = decide(replace(inputs_for(A, B, targets={"a": target_named("a", paused=True)}), suspects=4), CALM)
     assert frozen.state.weights == {"b": 1.0}
     assert decide(inputs_for(A, B), frozen.state).state.weights == {"a": 0.25, "b": 0.75}
     within = replace(frozen.state, epoch=NOW)
     assert decide(inputs_for(A, B), within).state.weights == {"a": 0.25, "b": 0.75}
-
-
-def test_freezing_at_the_start_falls_back_to_the_static_order() -> None:
-    """A freeze without previous state has no ranking."""
     decision = decide(replace(inputs_for(A, B), suspects=4), State())
     assert (decision.route_state, decision.entries) == (RouteState.INSUFFICIENT_DATA, ())
-
-
-def test_unknown_members_leave_no_ranking_and_the_static_order() -> None:
-    """With too few samples of all members there is no ranking; the table has the static order."""
     route = Route(name="r", members=(), static_order=("b",))
     inputs = inputs_for(evidence("a", 350, ok=3, n=3), evidence("b", 350, ok=0, n=0), route=route)
     table = build_table(inputs, decide(inputs, State()), generation=1, code_version="1")

@@ -285,17 +285,9 @@ def test_coverage_goes_by_the_interval_of_its_time(rounds: list[int], coverage: 
 
 
 def test_coverage_counts_what_is_due_since_the_last_round() -> None:
-    """A member that a vantage has nothing more of, while it has of others, loses coverage."""
+    """Coverage counts what is due while the vantage has rounds; what is only planned makes nothing fresher."""
     assert gathered(seen(*course(0, 7, "+" * 5), *course(1, 7, "+" * 20))).coverage == 0.25
-
-
-def test_a_lost_vantage_costs_no_coverage() -> None:
-    """Rounds are due for as long as their vantage has any, so that one that is gone does not empty the ranking."""
     assert gathered(seen(*course(0, 7, "++"), *course(0, 8, "+" * 9), *course(1, 8, "+" * 9))).coverage == 1.0
-
-
-def test_the_newest_sample_is_one_that_was_sent() -> None:
-    """Rounds that were only planned make no table fresher."""
     assert gathered(seen(*course(0, 7, "++ss"))).newest_at == EVERY_US
 
 
@@ -333,40 +325,28 @@ def test_a_vantage_that_is_gone_does_not_outvote_who_still_reports() -> None:
 
 
 def test_suspects_that_are_gone_freeze_nothing() -> None:
-    """An epoch after their last round suspect vantages are not counted, but their probes stay left out."""
+    """Suspect vantages that are gone freeze nothing; rounds rarer than an epoch are no silence."""
     suspect = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 10 + "---")]
     rows = seen(*suspect, *course(0, 7, "+" * 30), *course(1, 7, "+" * 30))
     during, later = inputs_at(rows, at_round=13), inputs_at(rows, at_round=19)
     assert (during.suspects, during.vantages, during.suspects_here, during.vantages_here) == (2, 3, 2, 3)
     assert (later.suspects, later.vantages, later.suspects_here, later.vantages_here) == (0, 1, 0, 1)
     assert {one.success and one.success.value for one in later.evidence} == {1.0}
-
-
-def test_rounds_rarer_than_an_epoch_are_no_silence() -> None:
-    """The longest epoch is half an hour; a vantage that probes every hour still reports between its rounds."""
     rows = replace(seen(*course(0, 7, "+--"), *course(1, 7, "+++")), round_at=np.array([0, 60, 120] * 2) * EVERY_US)
     assert inputs_at(rows, at_round=170, every_us=60 * EVERY_US).vantages == 1
 
 
 def test_pairs_are_of_one_vantage_and_slot() -> None:
-    """Members are compared in slots where one vantage has both; of several rounds in a slot the first counts."""
+    """Pairs are of one vantage and slot; limits compare only with values below them, and nothing is `None`."""
     rows = seen((0, 7, 0, OK, 300), (0, 7, 1, OK, 900), (1, 7, 0, OK, 200), (0, 8, 0, OK, 500), (1, 9, 0, OK, 100))
     (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US, 2 * EVERY_US], rules=RULES)
     assert (found.n, found.window and found.window.estimate) == (1, 100_000.0)
-
-
-def test_limits_compare_only_with_values_below_them() -> None:
-    """A timeout is slower than a value below its limit; two timeouts, and a limit below the value, show nothing."""
     a, b = (10_000, 50_000, 300, 10_000), (40_000, 200, 300, 12_000)
     rows = seen(*((0, 7, n, OK, ms) for n, ms in enumerate(a)), *((1, 7, n, OK, ms) for n, ms in enumerate(b)))
     limits = replace(rows, censored=np.array([True, True, False, True, True, False, False, False]))
     (found,) = comparisons_of(limits, [0, 1], slot_us=[EVERY_US] * 2, rules=RULES)
     assert found.window is not None
     assert (found.n, found.window.estimate) == (4, 24_900_000.0)
-
-
-def test_nothing_shared_is_no_comparison() -> None:
-    """Without a shared round the shift is `None`, not NaN."""
     (found,) = comparisons_of(seen(*course(0, 7, "--")), [0, 1], slot_us=[EVERY_US] * 2, rules=RULES)
     assert found == Comparison(left="a", right="b")
 

@@ -67,13 +67,9 @@ def test_a_clean_window_of_a_route_proves_nothing(name: str, n: int, has_history
 
 
 def test_a_steady_week_proves_what_a_window_cannot() -> None:
-    """Without a week the success of a clean window may be chance; after a week without a failure it is certain."""
+    """A steady week proves what a window cannot; an outage of the week changes the claim, not the order."""
     assert verdicts_of(decide(made(), State())) == [(Eligible.MAYBE, Eligible.YES)] * 2
     assert verdicts_of(decide(made(week(0)), State())) == [(Eligible.YES, Eligible.YES)] * 2
-
-
-def test_an_outage_of_the_week_changes_the_claim_but_not_the_order() -> None:
-    """A member that failed some days ago is not called reliable, and is ranked as if it had not failed."""
     decision = decide(made(week(20)), State())
     assert verdicts_of(decision) == [(Eligible.MAYBE, Eligible.YES), (Eligible.YES, Eligible.YES)]
     assert [entry.target for entry in decision.entries] == [one.name for one in TARGETS]

@@ -90,7 +90,7 @@ def test_one_usable_address_of_a_name_is_enough(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
-    """A socket on which a process listens is refused; without the process, what it left is replaced."""
+    """A socket in use, a missing folder, or a file in its place is named before anything starts."""
     path = tmp_path / "collector.sock"
     address = parse_local_address(f"unix:{path}")
     check_unix_socket(address)
@@ -100,10 +100,6 @@ def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(StartError, match="another process listens on it"):
             check_unix_socket(address)
     check_unix_socket(address)
-
-
-def test_a_unix_socket_needs_a_folder_and_no_other_file(tmp_path: Path) -> None:
-    """A missing folder, and a file in the place of the socket, are named before anything starts."""
     with pytest.raises(StartError, match="its folder does not exist"):
         check_unix_socket(parse_local_address(f"unix:{tmp_path}/missing/collector.sock"))
     with pytest.raises(StartError, match="its path has more than 103 bytes"):

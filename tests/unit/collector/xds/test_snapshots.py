@@ -24,7 +24,8 @@ from isochrone_collector.xds.stream_state import (
 from isochrone_wire.model import SECOND_US, Target
 from isochrone_wire.routes import RouteTable
 from isochrone_wire.workloads import MAX_NAME_CHARS
-from testdata.routes import CHAT, NOW_AT, VOICE
+from testdata.insights import NOW_AT
+from testdata.routes import CHAT, VOICE
 
 FIRST, SECOND = (replace(entry, base_url="https://x.example/v1", hedge=None) for entry in CHAT.entries[:2])
 NODES = [f"gateway-{number}" for number in range(20)]
@@ -103,14 +104,10 @@ def test_a_stale_table_becomes_the_static_order() -> None:
 
 
 def test_envoys_share_resources() -> None:
-    """The resources of a table are made once for all Envoys of a region."""
+    """All Envoys of a region share resources; without any member nothing is sent."""
     world = World(table(0, 1.0))
     first, second = (world.snapshots.of("us", node) for node in NODES[:2])
     assert first.routes is second.routes
-
-
-def test_a_region_without_members_has_no_snapshot() -> None:
-    """Without any member the request is refused, and nothing is sent."""
     with pytest.raises(UnknownName, match="no route has a member"):
         World(table(0, 1.0, entries=(), static_order=())).snapshots.of("us", "n")
 
@@ -139,12 +136,8 @@ def versions(found: Snapshot) -> tuple[str, str]:
 
 
 def test_equal_tables_have_equal_versions() -> None:
-    """Versions depend on the content only, so that collectors agree and a later answer changes nothing."""
+    """Equal tables have equal versions, whoever makes them; new weights need no new cluster."""
     assert versions(made(SAME_PATH, VOICE)) == versions(made(SAME_PATH, VOICE, now_at=NOW_AT + 1))
-
-
-def test_new_weights_need_no_new_cluster() -> None:
-    """After a switch the routes refer to clusters that Envoy has, in whatever order it receives the two."""
     reversed_weights = [entry.weight for entry in SAME_PATH.entries][::-1]
     entries = tuple(
         replace(entry, weight=weight) for entry, weight in zip(SAME_PATH.entries, reversed_weights, strict=True)
@@ -165,7 +158,7 @@ def test_every_route_has_its_clusters() -> None:
 
 
 def test_an_unused_cluster_stays_for_a_minute() -> None:
-    """A cluster of a member that left stays until an Envoy with the earlier routes must have the new ones."""
+    """The cluster of a member that left stays while earlier routes may need it, and if it is needed again."""
     gone = NAMES[2]
     smaller = replace(SAME_PATH, entries=SAME_PATH.entries[:2])
     before = made(SAME_PATH)
@@ -176,22 +169,14 @@ def test_an_unused_cluster_stays_for_a_minute() -> None:
     assert gone in again.clusters
     assert gone not in made(smaller, before=again, now_at=NOW_AT + LINGER_US).clusters
     assert before.next_change_at() is None
-
-
-def test_a_member_that_returns_is_no_longer_unused() -> None:
-    """A cluster that is needed again stays."""
     after = made(replace(SAME_PATH, entries=SAME_PATH.entries[:2]), before=made(SAME_PATH))
     assert made(SAME_PATH, before=after).unused_since == {}
 
 
 def test_nothing_is_never_a_snapshot() -> None:
-    """Without any member there are no resources, instead of empty ones that would delete what Envoy has."""
+    """Without any member there are no resources; unknown types and names have none."""
     with pytest.raises(UnknownName, match="us-east-2"):
         made(replace(CHAT, entries=()))
-
-
-def test_resources_are_selected_by_name() -> None:
-    """A subscription has names, or none for all; unknown types and names have no resources."""
     found = made(SAME_PATH)
     assert set(found.select(CLUSTERS, [NAMES[0], "nowhere"])) == {NAMES[0]}
     assert set(found.select(ROUTES, None)) == {"isochrone"}

@@ -147,15 +147,11 @@ def test_a_client_that_reconnects_receives_changes_only(form: Any) -> None:
 
 
 def test_the_state_of_the_world_has_everything() -> None:
-    """A changed resource comes with all others."""
+    """A changed resource comes with all others; a request with other names is answered at once."""
     state = subscribed(StateOfTheWorld, CLUSTERS)
     answer(state, one(state, snapshot("a:1 b:1")))
     assert sent(state, snapshot("a:2 b:1")) == [(CLUSTERS, ["a", "b"])]
     assert sent(state, snapshot("a:2")) == [(CLUSTERS, ["a"])]
-
-
-def test_other_names_are_sent_at_once() -> None:
-    """A request with other names is answered, although nothing changed; without names nothing is."""
     state, found = subscribed(StateOfTheWorld, CLUSTERS, names=("a",)), snapshot("a:1 b:1")
     response = one(state, found)
     assert [resource.name for resource in response.resources] == ["a"]
@@ -167,16 +163,12 @@ def test_other_names_are_sent_at_once() -> None:
 
 
 def test_a_delta_has_what_changed() -> None:
-    """A delta has the changed resources and the names of the removed ones."""
+    """A delta has the changed resources and the removed names; subscriptions change without a nonce."""
     state = subscribed(Delta, CLUSTERS)
     answer(state, one(state, snapshot("a:1 b:1 c:1")))
     response = one(state, snapshot("a:1 b:2 d:1"))
     assert [resource.name for resource in response.resources] == ["b", "d"]
     assert response.removed == ("c",)
-
-
-def test_delta_subscriptions_change_at_any_time() -> None:
-    """Names are added and removed without a nonce; a name that is subscribed to again is sent again."""
     state, found = subscribed(Delta, CLUSTERS, names=("a",)), snapshot("a:1 b:1")
     assert sent(state, found) == [(CLUSTERS, ["a"])]
     state.receive(Request(type_url=CLUSTERS, names=("b",)))
@@ -188,23 +180,15 @@ def test_delta_subscriptions_change_at_any_time() -> None:
 
 
 def test_a_delta_subscription_to_all() -> None:
-    """The name `*` is all resources."""
+    """The name `*` is all resources; names add up over requests to a limit, also few long ones."""
     state = subscribed(Delta, CLUSTERS, names=("a",))
     sent(state, snapshot("a:1 b:1"))
     state.receive(Request(type_url=CLUSTERS, names=("*",)))
     assert sent(state, snapshot("a:1 b:1")) == [(CLUSTERS, ["b"])]
-
-
-def test_a_delta_subscription_is_bounded() -> None:
-    """Names add up over requests, to a limit."""
     state = subscribed(Delta, CLUSTERS, names=("a",))
     state.receive(Request(type_url=CLUSTERS, names=tuple(map(str, range(MAX_NAMES - 1)))))
     with pytest.raises(BadRequest, match="names"):
         state.receive(Request(type_url=CLUSTERS, names=("b",)))
-
-
-def test_long_names_add_up_to_a_limit() -> None:
-    """A stream cannot fill the memory with a few long names either."""
     state = subscribed(Delta, CLUSTERS, names=("a" * (MAX_NAMES_CHARS // 2),))
     state.receive(Request(type_url=CLUSTERS, names=("b" * (MAX_NAMES_CHARS // 2),)))
     with pytest.raises(BadRequest, match="characters"):

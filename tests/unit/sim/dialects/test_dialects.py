@@ -306,15 +306,11 @@ def test_gzip_has_to_be_named(accept: str, packed: bool) -> None:  # noqa: FBT00
 
 
 def test_anthropic_wants_a_version() -> None:
-    """A request without `anthropic-version` is refused."""
+    """A request without `anthropic-version`, or to Gemini without `alt=sse`, is refused and says why."""
     path, headers, body = request_in("anthropic", "fault-none")
     unversioned = {name: value for name, value in headers.items() if name != "anthropic-version"}
     request = Request(method="POST", path=path, headers=unversioned, body=body)
     assert Service(WORLD).answer(request, ARRIVAL).timeline.status == 400
-
-
-def test_gemini_streams_events_only() -> None:
-    """Without `alt=sse`, which means one long JSON list, the stream is refused and says why."""
     path, headers, body = request_in("gemini", "fault-none")
     request = Request(method="POST", path=path.partition("?")[0], headers=headers, body=body)
     reply = Service(WORLD).answer(request, ARRIVAL)
@@ -337,16 +333,12 @@ def test_anthropic_blocks_open_and_close_in_order() -> None:
 
 
 def test_responses_count_their_events() -> None:
-    """Sequence numbers count up by one, and the completed response holds the whole text."""
+    """Sequence numbers and usage count up, and the completed response holds the whole text."""
     answer = response_to("openai-responses", "fault-none")
     messages = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: ")]
     assert [m["sequence_number"] for m in messages] == list(range(len(messages)))
     (item,) = messages[-1]["response"]["output"]
     assert item["content"][0]["text"] == answer.parsed.text(Channel.ANSWER)
-
-
-def test_gemini_counts_in_every_chunk() -> None:
-    """Usage is cumulative and never goes back."""
     body = response_to("gemini", "fault-reasoning").body
     usages = [json.loads(line[6:])["usageMetadata"] for line in body.split(b"\r\n") if line.startswith(b"data: ")]
     totals = [usage["totalTokenCount"] for usage in usages]

@@ -195,15 +195,11 @@ def record(number: int = 1) -> Record:
 
 
 def test_a_record_begins_with_the_plan() -> None:
-    """What is planned and parameters is there from the start; what happens is not yet."""
+    """What is planned is there from the start; the first token is in whole microseconds."""
     told = record().to_json()
     assert (told["planned_ttft_us"], told["fault"], told["nonce"], told["status"]) == (150, "stall", "abcdef", 200)
     assert (told["first_token_at_ns"], told["true_ttft_us"], told["ending"]) == (None, None, None)
     assert told["tokens"] == {"reasoning": 0, "answer": 0, "tool": 0}
-
-
-def test_the_true_ttft_is_worked_out() -> None:
-    """First token minus request, in whole microseconds."""
     grown = record()
     grown.first_token_at_ns = grown.arrival.at_ns + 151_900
     grown.tokens[Channel.ANSWER] += 3

@@ -56,25 +56,17 @@ def test_a_number_that_belongs_to_a_stranger_is_no_obstacle(tmp_path: Path) -> N
         stranger.kill()
 
 
-def test_a_broken_cluster_is_told(tmp_path: Path) -> None:
-    """If the server does not start, the error contains the last line and the path of its log."""
+def test_a_broken_cluster_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps a server from starting is told: the end of its log, the folder, or the extra that is missing."""
     cluster = tmp_path / "data" / "postgres"
     cluster.mkdir(parents=True)
     (cluster / "PG_VERSION").write_text("18\n")
     with pytest.raises(EmbeddedError, match="did not start") as refused:
         EmbeddedPostgres(tmp_path / "data").start()
     assert "postgres.log" in refused.value.hint
-
-
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
-    """A data folder below a file is an error with a message."""
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedError, match="cannot use"):
         EmbeddedPostgres(tmp_path / "file" / "data").start()
-
-
-def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If the wheel is missing, the error names the extra that contains it."""
     monkeypatch.setattr(embedded, "find_spec", lambda _: None)
     with pytest.raises(EmbeddedError, match="not installed") as refused:
         EmbeddedPostgres(tmp_path).start()

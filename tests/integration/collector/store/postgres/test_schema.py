@@ -82,14 +82,10 @@ async def test_a_pooler_without_sessions_is_refused(empty_database_url: str, mod
     assert "session address" in refused.value.hint
 
 
-async def test_a_pooler_of_sessions_is_accepted(empty_database_url: str) -> None:
-    """Each of its connections has a server process to itself."""
+async def test_a_pooler_of_sessions_is_accepted(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler of sessions is accepted; one where the second connection would wait for ever is refused."""
     async with pgbouncer(empty_database_url, "session") as url:
         assert await asyncio.to_thread(schema.revisions, url) == (None, schema.known_revisions()[-1])
-
-
-async def test_a_pooler_with_one_session_is_refused(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second connection would wait for ever."""
     monkeypatch.setattr(schema, "_ANSWER_SECONDS", 2)
     async with pgbouncer(empty_database_url, "session", size=1) as url:
         with pytest.raises(SchemaError, match="no second session within 2 s") as refused:

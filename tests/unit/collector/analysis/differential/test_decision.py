@@ -239,14 +239,10 @@ def test_q_values_are_those_of_benjamini_and_hochberg(n: int) -> None:
 
 
 def test_q_values_worked_out_by_hand() -> None:
-    """The procedure's own example: of fifteen tests, those with a q-value up to 5 % are the first four."""
+    """Of the procedure's fifteen tests four have a q-value up to 5 %; a pair without a p-value does not count."""
     p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
     p_values += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
     assert (q_values(np.array(p_values)) <= 0.05).sum() == 4
-
-
-def test_comparisons_without_a_p_value_do_not_count() -> None:
-    """A pair without a p-value has no q-value and does not count among the comparisons."""
     found = q_values(np.array([np.nan, 0.02, np.nan, 0.04]))
     assert np.isnan(found).tolist() == [True, False, True, False]
     assert found[[1, 3]].tolist() == [0.04, 0.04]

@@ -107,12 +107,8 @@ def test_a_probe_of_the_other_kind_of_connection_does_not_count(
 
 
 def test_a_change_cuts_the_parts_too() -> None:
-    """The parts are of the same rounds as the differential."""
+    """The parts are of the differential's rounds; a region without samples has none, and no error."""
     assert told(phases({"us": US, "sg": SG}), changes={(1, "us"): 25})["rtt"].n == 15
-
-
-def test_who_was_not_asked_for_or_not_seen_has_no_parts() -> None:
-    """A region without samples has no parts, and no error."""
     assert parts(phases({"us": US}), [(1, "sg"), (2, "sg")], baseline="us", changes={}) == {
         (1, "sg"): (),
         (2, "sg"): (),

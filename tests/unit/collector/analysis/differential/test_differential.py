@@ -66,9 +66,7 @@ def test_medians_are_those_of_the_paired_rounds() -> None:
         ({1: 1.0, 2: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0, 3: 1.0}, "3 of 24 rounds needed"),
     ],
 )
-def test_too_little_is_undecided_and_says_why(
-    baseline: Mapping[int, float], region: Mapping[int, float], reason: str
-) -> None:
+def test_too_little_decides_nothing(baseline: Mapping[int, float], region: Mapping[int, float], reason: str) -> None:
     """Without enough rounds there is no interval and no decision, and the reason names what is missing."""
     sides = (("us", baseline), ("sg", region))
     found = differential([Row(1, name, at, value) for name, side in sides for at, value in side.items()])
@@ -125,17 +123,13 @@ def test_a_region_that_is_mostly_faster_with_spikes_is_mixed() -> None:
 
 
 def test_swapping_the_sides_mirrors_the_decision() -> None:
-    """The margin is that of both sides, so that a difference that matters in one direction matters in the other."""
+    """Swapping the sides mirrors the decision; a round trip of 16 ms instead of 1 ms is slower."""
     near = [1_000 * MS + one for one in noise(60, seed=1, scale=MS / 10)]
     far = [1_051 * MS + one for one in noise(60, seed=2, scale=MS / 10)]
     found = differential(series("us", near) + series("sg", far))
     turned = differential(series("us", far) + series("sg", near))
     assert (found.decision, turned.decision) == (Decision.SLOWER, Decision.FASTER)
     assert found.margin == turned.margin
-
-
-def test_sixteen_times_the_round_trip_is_not_equivalent() -> None:
-    """A round trip of 1 ms that becomes 16 ms is slower, although a first token may differ by 20 ms."""
     rows = series("us", [1.0 * MS + one for one in noise(40, seed=1, scale=50)])
     rows += series("sg", [16.0 * MS + one for one in noise(40, seed=2, scale=50)])
     assert differential(rows, metric=Metric.RTT).decision is Decision.SLOWER
@@ -279,15 +273,11 @@ def test_giving_up_early_is_not_fast(lost: int, start: int, decision: Decision, 
 
 
 def test_timeouts_beyond_the_baseline_count_against_a_region() -> None:
-    """A region most of whose rounds time out beyond the baseline's values is slower."""
+    """Timeouts beyond the baseline count against a region; of unknown sign they only leave fewer rounds."""
     other = [60_000.0 * MS if place % 4 else 300 * MS + one for place, one in enumerate(noise(60, seed=8))]
     base = [300 * MS + one for one in noise(60, seed=9)]
     found = differential(series("us", base) + series("sg", other, limits=[place for place in range(60) if place % 4]))
     assert (found.decision, found.n) == (Decision.SLOWER, 60)
-
-
-def test_too_few_rounds_tell_how_many_were_left_out() -> None:
-    """If timeouts of unknown sign leave too few rounds, the reason counts them."""
     rows = series("us", [15.0] * 9) + series("sg", [10.0] * 4 + [16.0] * 5, limits=range(4))
     found = differential(rows)
     expected = "5 of 24 rounds needed; 4 left out: a timeout of one side came before the other's answer"

@@ -73,32 +73,24 @@ def test_an_interval_always_contains_a_level(before: int) -> None:
 
 
 def test_a_step_is_no_chance_among_many_comparisons() -> None:
-    """Six rounds after a huge step are decided, although six signs could be chance among thirty comparisons."""
+    """Six rounds after a huge step are decided; after a step down nothing is faster or slower."""
     rows = sides((35, 19), (435, 6))
     for target in range(2, 2 + OTHERS):
         rows += sides((0, 25), target=target)
     found = compared(rows, targets=range(1, 2 + OTHERS))
     assert (found.decision, found.reason, found.n) == (Decision.SLOWER, "", 6)
     assert present(found.q_value) < 1e-6
-
-
-def test_noise_of_the_present_level_still_counts() -> None:
-    """After a step down to no difference nothing is faster or slower."""
     found = compared(sides((400, 19), (0, 8), noise_ms=10.0))
     assert (found.since_at, found.decision in {Decision.SLOWER, Decision.FASTER}) == (19, False)
     assert present(found.q_value) > 0.05
 
 
 def test_five_rounds_after_a_step_have_no_interval() -> None:
-    """A step is named from five rounds on; an interval needs six, as the rounds before show they are not alike."""
+    """A step is named from five rounds on; an interval needs six, and more if few show how alike neighbours are."""
     found = compared(sides((35, 19), (435, 5)))
     assert [level.n for level in found.levels] == [19, 5]
     assert (found.levels[-1].low, found.shift_low, found.decision) == (None, None, Decision.UNDECIDED)
     assert found.reason == "5 of 6 rounds needed, counted from the change on"
-
-
-def test_a_step_in_a_short_window_decides_nothing() -> None:
-    """Eleven rounds do not show how alike neighbours are, so six after the step need more."""
     found = compared(sides((35, 5), (435, 6)))
     assert (found.decision, found.rounds_needed) == (Decision.UNDECIDED, 24)
     assert found.reason.startswith("slower by 435 ms (")
@@ -134,17 +126,13 @@ def test_some_steps_divide_nothing(before: int, after: int, both_ms: float) -> N
 
 
 def test_a_known_change_keeps_what_was_before() -> None:
-    """A change point cuts the rounds and names the level before; of one close to a step only the later counts."""
+    """A change point cuts the rounds and names the level before; of steps within five rounds only the newest counts."""
     for changed_at, key, since_at in ((19, "sg", 19), (21, "sg", 21), (17, "us", 19)):
         found = compared(sides((35, 19), (435, 20)), changes={(1, key): changed_at})
         assert found.since_at == since_at
         assert [level.n for level in found.levels] == [since_at, 39 - since_at]
     later = compared(sides((35, 19), (435, 20)), changes={(1, "sg"): 30})
     assert [level.from_at for level in later.levels] == [0, 19, 30]
-
-
-def test_a_change_point_between_two_steps_hides_neither() -> None:
-    """A change point within five rounds of two steps gives way to the newer; the older stays: no level mixes two."""
     found = compared(sides((35, 10), (435, 8), (35, 20)), changes={(1, "sg"): 14})
     assert [level.from_at for level in found.levels] == [0, 10, 18]
 

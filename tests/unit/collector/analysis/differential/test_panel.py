@@ -131,15 +131,11 @@ def matched(found: Pairs) -> list[tuple[int, int, float, float]]:
 
 
 def test_only_shared_rounds_are_paired() -> None:
-    """A round that one region missed is left out; the others are paired with their own partner."""
+    """Pairs are of shared rounds, in the requested order, each with its own target's baseline."""
     given = [Row(1, "us", at, at / 10) for at in (10, 20, 40)] + [Row(1, "sg", at, at * 10.0) for at in (20, 30, 40)]
     found = pair_up(build_panel(probes(given)), [(1, "sg")], baseline="us", changes={})
     assert matched(found) == [(0, 20, 2.0, 200.0), (0, 40, 4.0, 400.0)]
     assert (found.baseline_span.counts.tolist(), found.region_span.counts.tolist()) == ([3], [3])
-
-
-def test_targets_and_regions_keep_apart() -> None:
-    """Pairs are in the requested order, each with its own target's baseline, however mixed the probes are."""
     regions = ("sg", "us", "eu")
     given = [Row(target, region, 7, target * 10.0 + len(region)) for target in (5, 6) for region in regions]
     given += [Row(6, "eu", 8, 1.0)]

@@ -77,13 +77,9 @@ def test_a_week_with_outages_widens_the_failures_of_a_day(failed: int) -> None:
 
 
 def test_a_round_is_recorded_once_by_each_vantage() -> None:
-    """A burst of several probes is one round of its vantage; two vantages record two."""
+    """A burst is one round of its vantage; a region without samples has its planned rounds."""
     given = [Row(1, "us", 7, vantage=vantage) for vantage in (1, 1, 1, 2)] + [Row(1, "us", 8, vantage=1)]
     assert participations(probes(given), {})[1, "us"].recorded == 3
-
-
-def test_who_was_to_be_there_and_was_not_is_listed() -> None:
-    """A region without samples still has its planned rounds."""
     found = participations(probes([Row(1, "us", 7)]), {(1, "us"): 4, (1, "sg"): 4})
     assert found[1, "sg"] == Participation(planned=4)
     assert (found[1, "us"].coverage, found[1, "sg"].coverage) == (0.25, 0.0)

@@ -98,15 +98,11 @@ def test_the_nearest_region_and_what_the_others_pay() -> None:
 
 
 def test_for_a_rate_more_is_better() -> None:
-    """By speed the best region is the one with the most tokens per second, and the others add less than nothing."""
+    """For a rate more is better; a region within the margin is equivalent, and so is the best, with the reason."""
     world = {(1, "us"): noisy(50, spread=1), (1, "eu"): noisy(80, spread=1, seed=2)}
     best, other = costs(world, metric=Metric.TOKENS_PER_SECOND)
     assert (best.region, other.region, other.decision) == ("eu", "us", Decision.SLOWER)
     assert other.added == pytest.approx(-30, abs=1)
-
-
-def test_regions_that_are_alike_share_the_crown() -> None:
-    """A region within the margin is equivalent, and so is then the best one, with the reason."""
     world = {(1, "us"): noisy(300 * MS), (1, "eu"): noisy(301 * MS, seed=2), (1, "sg"): noisy(400 * MS, seed=3)}
     best, near, far = costs(world)
     assert [line.decision.value for line in (best, near, far)] == ["equivalent", "equivalent", "slower"]
@@ -150,14 +146,10 @@ def test_pairs_are_worth_fewer_independent_ones() -> None:
 
 
 def test_what_cannot_be_told_is_undecided() -> None:
-    """With fewer rounds than a decision needs nothing is decided, not even which region is best."""
+    """With too few rounds, or values from one region only, nothing is decided, with the reason."""
     best, other = costs({(1, "us"): [300 * MS] * 5, (1, "eu"): [900 * MS] * 5})
     assert (other.decision, other.reason) == (Decision.UNDECIDED, "5 of 24 rounds needed")
     assert (best.decision, best.reason) == (Decision.UNDECIDED, "not decidedly better than eu")
-
-
-def test_one_region_alone_has_nothing_to_be_compared_with() -> None:
-    """With values from one region only the line says so."""
     [line] = costs({(1, "us"): [300 * MS] * 50})
     assert (line.decision, line.added) == (Decision.UNDECIDED, 0.0)
     assert line.reason == "no other region to compare us with"
@@ -222,16 +214,12 @@ def test_targets_nobody_asked_for_have_no_line() -> None:
 
 
 def test_rounds_that_never_meet_are_no_pairs() -> None:
-    """Two regions without shared rounds are not compared."""
+    """Rounds that never meet, or that both lost, are no pairs; one lost alone counts against its region."""
     nothing = [float("nan")] * 40
     best, other = costs({(1, "us"): [*noisy(300 * MS), *nothing], (1, "eu"): [*nothing, *noisy(900 * MS)]})
     assert (other.n, other.decision, other.added) == (0, Decision.UNDECIDED, None)
     assert other.reason.startswith("no round has a value both from here and from")
     assert best.decision is Decision.UNDECIDED
-
-
-def test_timeouts_that_both_had_say_nothing() -> None:
-    """A pair that both lost is left out; one that a single region lost counts against it with its limit."""
     world = {(1, "us"): [300 * MS] * 10, (1, "eu"): [300 * MS] * 8 + [60_000 * MS] * 2}
     both = frozenset({(1, "us", 9), (1, "eu", 9), (1, "eu", 8)})
     _, other = costs(world, censored=both)
@@ -308,16 +296,12 @@ def test_a_shock_that_all_targets_share_counts_once(targets: int) -> None:
 
 
 def test_pairs_of_several_targets_are_no_more_rounds() -> None:
-    """Three targets in twelve rounds are 36 pairs, but twelve rounds: too few for a decision."""
+    """Pairs of several targets are no more rounds; a margin of 150 ms makes regions 100 ms apart equivalent."""
     world = {(target, region): noisy(median, n=12, seed=target) for target in (1, 2, 3) for region, median in MEDIANS}
     best, other = costs(world)
     assert (other.n, other.decision, best.decision) == (36, Decision.UNDECIDED, Decision.UNDECIDED)
     assert other.reason.startswith("slower by 100 ms (")
     assert other.reason.endswith(" so far; 12 of 24 rounds needed")
-
-
-def test_a_plan_sets_the_margin() -> None:
-    """A margin of 150 ms makes regions 100 ms apart equivalent."""
     world = {(1, region): noisy(median, seed=place) for place, (region, median) in enumerate(MEDIANS)}
     assert {line.decision for line in costs(world, margin=Margin(least=150 * MS))} == {Decision.EQUIVALENT}
 
@@ -360,7 +344,7 @@ def test_among_regions_that_all_time_out_none_is_best(answered: int) -> None:
 
 
 def test_few_rounds_get_a_wider_interval() -> None:
-    """Fewer than a hundred rounds hide more drift, as long as there is no week of history."""
+    """Few rounds get a wider interval, however long the best region was probed."""
 
     def mean_width(n: int) -> float:
         lines = (
@@ -370,10 +354,6 @@ def test_few_rounds_get_a_wider_interval() -> None:
         return sum(map(width, lines)) / 40
 
     assert mean_width(99) > 1.15 * mean_width(100)
-
-
-def test_a_long_row_does_not_change_a_short_one() -> None:
-    """A region that was probed for an hour has the same interval however long the best one was probed."""
     us, sg = noisy(300 * MS, n=288, seed=1), noisy(550 * MS, n=60, seed=3)
     hour, day = (costs({(1, "us"): own, (1, "sg"): sg})[1] for own in (us[:60], us))
     assert (hour.added_low, hour.added_high, hour.n_eff) == (day.added_low, day.added_high, day.n_eff)
@@ -423,16 +403,12 @@ def test_regions_that_timed_out_were_no_choice() -> None:
 
 
 def test_the_past_week_widens_the_cost_of_a_calm_window() -> None:
-    """If a region was slower every other day, a slower hour says little; if it was steady, it says enough."""
+    """The past week widens the cost of a calm window; drift that targets do not share averages out."""
     world = noisy_world(targets=(1, 2))
     names = ("eu", "us")
     unsteady, steady = (costs(world, hourly=week(daily, *names, targets=(1, 2)))[1] for daily in (200 * MS, 0.0))
     assert (unsteady.decision, steady.decision) == (Decision.UNDECIDED, Decision.SLOWER)
     assert width(unsteady) > 10 * width(steady)
-
-
-def test_drift_that_targets_do_not_share_averages_out() -> None:
-    """A day on which only one of four targets was slower moves their mean by a quarter."""
     world = noisy_world(targets=range(4))
     every, one = week(200 * MS, "eu", "us", targets=range(4)), week(0.0, "eu", "us", targets=range(4))
     one.levels.values[0] = every.levels.values[0]

@@ -27,22 +27,14 @@ def test_scores_are_the_energy_distance() -> None:
 
 
 def test_a_step_is_found_where_it_is() -> None:
-    """Two levels far apart are divided between them, with the smallest p-value there is."""
+    """Two levels are divided between them; noise is below a twentieth that often, and 1 once it cannot be small."""
     values = np.random.default_rng(2).normal(size=60)
     values[41:] += 8
     assert likeliest(values, least=6) == 41
     assert significance(values, least=6) == 1 / (1 + PERMUTATIONS)
-
-
-def test_noise_is_rarely_significant() -> None:
-    """Where nothing changes the p-value is below a twentieth about as often as that."""
     chance = np.random.default_rng(3)
     found = [significance(chance.normal(size=24), least=6, enough=0.05) for _ in range(60)]
     assert sum(p_value <= 0.05 for p_value in found) <= 8
-
-
-def test_hopeless_tests_end_early() -> None:
-    """The p-value is 1 once it can no longer be small enough."""
     values = np.random.default_rng(4).normal(size=40)
     assert 0.01 < significance(values, least=6) < 1
     assert significance(values, least=6, enough=0.01) == 1

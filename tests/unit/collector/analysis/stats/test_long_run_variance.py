@@ -81,22 +81,14 @@ def test_long_series_show_their_true_correlation_time(correlation: float, tau: f
 
 
 def test_a_correlation_time_worked_out_by_hand() -> None:
-    """Sixteen values in two runs of eight: r_k = (16 - 3k) / (16 - k), up to the first that is not above 2/√16."""
+    """Two runs of eight have the factor of the formula; without inflation it is 1, and p-values follow the interval."""
     lags = [(16 - 3 * k) / (16 - k) for k in range(1, 8)]
     kept = [r for k, r in enumerate(lags) if all(earlier > 0.5 for earlier in lags[: k + 1])]
     expected = (1 + 2 * sum(kept)) / max(0.5, 1 - 2 * (len(kept) - sum(kept)) / 16)
     assert correlation_times(np.repeat([0.0, 1.0], 8)[np.newaxis])[0] == pytest.approx(expected)
-
-
-def test_independent_rows_keep_their_intervals_and_p_values() -> None:
-    """Without inflation the factor is 1 and the p-value that of the normal distribution."""
     plain = independent(2)
     assert plain.factor.tolist() == [1.0, 1.0]
     assert plain.p_values(np.array([1.959964, 0.0])).tolist() == pytest.approx([0.05, 1.0], abs=1e-6)
-
-
-def test_p_values_follow_the_interval() -> None:
-    """A score that just reaches the bound of the widened interval has a p-value of 5 %."""
     for time, n in ((1.0, 40.0), (4.0, 48.0), (9.0, 2_700.0)):
         found = of_correlation(np.array([time]), np.array([n]))
         assert found.p_values(1.959964 * found.factor) == pytest.approx(0.05, rel=1e-5)
@@ -130,17 +122,13 @@ def history(ratio: float, freedom: float = 9.5) -> VarianceInflation:
 
 
 def test_a_history_without_memory_narrows_nothing() -> None:
-    """A week without movement leaves requests independent; a memory counts more the longer it is, without a jump."""
+    """A week without movement leaves requests independent, and none at all is like none asked for."""
     assert history(0.0).of_counts(np.array([72])).tolist() == [72.0]
     assert inflation_of_flags(np.ones((1, 72), bool), history(0.0)).effective_n(72).tolist() == [72.0]
     tiny, small, large = (float(history(ratio).of_counts(np.array([72]))[0]) for ratio in (1e-6, 1e-2, 1.0))
     assert 71.9 < tiny < 72
     assert 30 < small < 60
     assert 1 <= large < 1.0001
-
-
-def test_history_that_is_unknown_is_none() -> None:
-    """A series without a week is judged as if no history were asked for."""
     flags = np.random.default_rng(5).random((4, 100)) < 0.1
     told = inflation_of_flags(flags, VarianceInflation(ratio=np.full(4, np.nan), freedom=np.full(4, np.inf)))
     assert told.factor.tolist() == inflation_of_flags(flags).factor.tolist()

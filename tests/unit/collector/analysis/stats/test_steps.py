@@ -74,22 +74,14 @@ def test_an_incident_has_a_beginning_and_an_end() -> None:
 
 
 def test_a_drift_and_outliers_are_no_steps() -> None:
-    """A slow rise has no step, and spikes in a third of the rounds do not make a level by meeting."""
+    """Slow rises, spikes and steps below the given size are none; eleven values are needed, noise is not."""
     generator = np.random.default_rng(SEED)
     drift = np.linspace(0, 20, 60) + generator.normal(0, 1, 60)
     spikes = generator.standard_normal((200, 60)) + 40 * (generator.random((200, 60)) < 0.35)
     assert found(drift[np.newaxis]) == [()]
     assert sum(map(bool, found(spikes))) <= 4
-
-
-def test_a_step_below_the_size_that_matters_is_ignored() -> None:
-    """The smallest size is given for each row."""
     values = np.concatenate([np.zeros(20), np.full(20, 10.0)]) + np.random.default_rng(SEED).normal(0, 0.1, 40)
     assert [found(values[np.newaxis], least_size=size) for size in (5.0, 15.0)] == [[(20,)], [()]]
-
-
-def test_few_or_constant_values_have_no_step() -> None:
-    """Eleven values are needed; values without noise have a step where they change."""
     jump = [0.0] * 5 + [1.0] * 5
     rows = ragged([np.array(jump), np.zeros(0), np.zeros(30), np.array([*jump, 1.0])])
     assert steps(rows, least_size=np.full(4, 0.5)) == [(), (), (), (5,)]

@@ -6,15 +6,11 @@ from isochrone_collector.store.postgres.connection import parameters, unverified
 
 
 def test_a_lost_host_is_noticed() -> None:
-    """Without options in the URL, the kernel ends a connection to a lost host within about ten seconds."""
+    """The kernel gives up a lost host within about ten seconds, and the operator's parameters stay."""
     chosen = parameters("postgresql://db/isochrone")
     assert chosen["tcp_user_timeout"] == 10_000
     assert chosen["keepalives_idle"] + chosen["keepalives_interval"] * chosen["keepalives_count"] <= 12
     assert "target_session_attrs" not in chosen
-
-
-def test_the_url_decides() -> None:
-    """A parameter of the operator's URL is not replaced."""
     chosen = parameters("postgresql://db/isochrone?keepalives_idle=60&connect_timeout=2&application_name=x")
     assert not {"keepalives_idle", "connect_timeout", "application_name"} & set(chosen)
 
