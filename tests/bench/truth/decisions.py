@@ -20,6 +20,7 @@ from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Decision, Metric
 
 PAIRS = 400
+POWER_PAIRS = 2_400
 ROUNDS = 288
 MEDIAN_US = 350_000.0
 DEVIATION = 0.35
@@ -46,9 +47,9 @@ def false_decisions_pct(seed: int, *, has_history: bool) -> float:
 def power_pct(seed: int) -> float:
     """Return the percentage of pairs decided when a region is a tenth faster and rounds correlate by a half."""
     chance = np.random.default_rng([seed, 2])
-    common, *own = (independent(chance, PAIRS, _WEEK + ROUNDS) for _ in range(3))
+    common, *own = (independent(chance, POWER_PAIRS, ROUNDS) for _ in range(3))
     sides = [factor * _latencies((common + noise) / np.sqrt(2)) for factor, noise in zip((1.0, 0.9), own, strict=True)]
-    return 100 * float(np.mean([decision is Decision.FASTER for decision in _decisions(sides, has_history=False)]))
+    return 100 * float(np.mean(_lone_signs(sides) < 0))
 
 
 def null_tables_with_a_decision_pct(seed: int, *, has_history: bool) -> float:
@@ -102,8 +103,7 @@ def lone_pairs(seed: int, pairs: int = LONE_PAIRS) -> MixedTables:
     effects = chance.normal(0, _DEVIATIONS[np.arange(pairs) % 4])
     here, there = (_latencies(drifting(0.1)(chance, pairs, TABLE_ROUNDS)) for _ in _REGIONS)
     sides = (here, there * np.exp(effects)[:, None])
-    signs = np.concatenate([_signs([side[[pair]] for side in sides], None) for pair in range(pairs)])
-    return MixedTables.of(effects, signs[np.newaxis])
+    return MixedTables.of(effects, _lone_signs(sides)[np.newaxis])
 
 
 def wrong_equivalent_pct(seed: int) -> float:
@@ -126,6 +126,11 @@ def _table(chance: np.random.Generator, effects: Reals, drift: float, *, has_his
 def _signs(sides: Sequence[Reals], levels: Sequence[Levels] | None) -> Reals:
     sign_of = {Decision.FASTER: -1.0, Decision.SLOWER: 1.0}
     return np.array([sign_of.get(found, 0.0) for found in _decided(sides, levels)])
+
+
+def _lone_signs(sides: Sequence[Reals]) -> Reals:
+    """Return the signs of pairs that are decided one by one without history."""
+    return np.concatenate([_signs([side[[pair]] for side in sides], None) for pair in range(len(sides[0]))])
 
 
 def _latencies(scores: Reals) -> Reals:
