@@ -160,7 +160,7 @@ class Acceptor:
 
     def _await_turn(self, listener: socket.socket) -> None:
         self._loop.remove_reader(listener)
-        self.share.add(partial(self._accept, listener))
+        self.share.add(partial(self._accept, listener), is_new=True)
 
     def _accept(self, listener: socket.socket) -> None:
         if listener not in self.listeners:
@@ -200,7 +200,7 @@ class Acceptor:
             self._await_overdue(silent)
 
     def _await_overdue(self, oldest: _Silent) -> None:
-        self._timer = self._loop.call_at(oldest.until, self.share.add, self._close_overdue)
+        self._timer = self._loop.call_at(oldest.until, self._close_in_turn)
 
     def _close_overdue(self) -> None:
         """Close connections that stayed silent for too long, and come back for the others."""
@@ -213,7 +213,10 @@ class Acceptor:
                 self._await_overdue(oldest)
                 return
             self._close_silent(oldest)
-        self.share.add(self._close_overdue)
+        self._close_in_turn()
+
+    def _close_in_turn(self) -> None:
+        self.share.add(self._close_overdue, is_new=True)
 
     def _close_silent(self, silent: _Silent) -> None:
         self._forget_silent(silent)
@@ -241,7 +244,7 @@ class Acceptor:
         self._forget_silent(silent)
         self._ready.append(silent)
         if len(self._ready) == 1:
-            self.share.add(self._begin)
+            self.share.add(self._begin, is_new=True)
 
     def _begin(self) -> None:
         """Begin a connection, in the order of their first bytes."""
@@ -254,7 +257,7 @@ class Acceptor:
         self._tasks.add(task)
         task.add_done_callback(partial(self._served, ready.place))
         if self._ready:
-            self.share.add(self._begin)
+            self.share.add(self._begin, is_new=True)
 
     def _served(self, place: ExitStack, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -24,17 +24,20 @@ _READ = memoryview(bytearray(_READ_BYTES))
 
 
 class LoopShare:
-    """Runs work in the order in which it came, in a quarter of the time; at once after a pause."""
+    """Runs work in a quarter of the time; at once after a pause. Connections that begin take turns with all others, so
+    that neither a flood of them nor one of calls keeps out the other; each in the order in which it came.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: tuple[deque[Callable[[], None]], deque[Callable[[], None]]] = (deque(), deque())
+        self._is_turn_of_new = False
         self._is_planned = False
         self._gained_s, self._seen = _SLICE_S, time.perf_counter()
 
-    def add(self, work: Callable[[], None]) -> None:
-        """Run this in its turn."""
-        self._waiting.append(work)
+    def add(self, work: Callable[[], None], *, is_new: bool = False) -> None:
+        """Run this in its turn; `is_new` until TLS is established."""
+        self._waiting[is_new].append(work)
         if not self._is_planned:
             self._plan()
 
@@ -58,11 +61,13 @@ class LoopShare:
     def _run(self) -> None:
         self._is_planned = False
         self._gain()
-        while self._waiting and self._gained_s > 0:
+        while any(self._waiting) and self._gained_s > 0:
             begun = time.perf_counter()
-            self._waiting.popleft()()
+            self._is_turn_of_new = not self._is_turn_of_new
+            queue = self._waiting[self._is_turn_of_new] or self._waiting[not self._is_turn_of_new]
+            queue.popleft()()
             self._gained_s -= time.perf_counter() - begun
-        if self._waiting and not self._is_planned:
+        if any(self._waiting) and not self._is_planned:
             self._plan()
 
 
@@ -74,6 +79,7 @@ class Tls(SSLProtocol):
     # Of asyncio, and unknown to its stubs.
     _incoming: ssl.MemoryBIO
     _ssl_reading_paused: bool
+    _set_read_buffer_limits: Callable[[int], None]
     _transport: asyncio.Transport | None
 
     def __init__(self, connection: asyncio.Protocol, context: ssl.SSLContext, share: LoopShare) -> None:
@@ -82,6 +88,8 @@ class Tls(SSLProtocol):
         """Done after the handshake."""
         limits: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": HANDSHAKE_S}
         super().__init__(loop, connection, context, self.established, server_side=True, **limits)
+        # What waits while the connection reads nothing; asyncio has 256 KiB.
+        self._set_read_buffer_limits(_RECORD_BYTES)
         # Of asyncio, which has one for each connection.
         self._ssl_buffer_view = self._ssl_buffer = _READ[:0]
         self._share: LoopShare | None = share
@@ -101,7 +109,7 @@ class Tls(SSLProtocol):
             super().buffer_updated(0)
         else:
             self._transport.pause_reading()
-            self._share.add(self._continue)
+            self._share.add(self._continue, is_new=not self.established.done())
 
     def _continue(self) -> None:
         if self._transport is not None:

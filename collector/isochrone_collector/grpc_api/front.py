@@ -207,6 +207,8 @@ class _Tunnel(_Side):
         if not self._limits.is_admitted:
             self._limits.is_admitted = True
             self._on_admitted()
+            self._parts = deque([b"".join(self._parts)])
+            self._pass_on()
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is within the limits. The first of it connects to the server; nothing is read until then."""

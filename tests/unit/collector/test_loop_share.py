@@ -59,6 +59,27 @@ async def test_a_flood_has_a_quarter_of_the_time(monkeypatch: pytest.MonkeyPatch
     )
 
 
+@pytest.mark.parametrize("flood_is_new", [False, True])
+async def test_neither_a_flood_of_connections_nor_one_of_calls_keeps_out_the_other(
+    monkeypatch: pytest.MonkeyPatch, *, flood_is_new: bool
+) -> None:
+    """What comes after a thousand of the one kind is done after one of them."""
+    processor = Processor(monkeypatch)
+    share, done = LoopShare(), list[str]()
+
+    def work(name: str) -> None:
+        done.append(name)
+        processor.work(SLICE_S)
+
+    for _ in range(1_000):
+        share.add(lambda: work("flood"), is_new=flood_is_new)
+    share.add(lambda: work("other"), is_new=not flood_is_new)
+    async with asyncio.timeout(TIMEOUT_S):
+        while "other" not in done:
+            await asyncio.sleep(0)
+    assert len(done) <= 3
+
+
 async def test_work_that_is_done_elsewhere_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What calls cost that were passed on delays the next one."""
     processor = Processor(monkeypatch)

@@ -242,7 +242,7 @@ async def test_a_credential_ends_the_wait_for_a_share_of_the_event_loop(
     roots, waiting = certificates.current.certificate, list[Callable[[], None]]()
     async with serving(certificates=certificates) as served, channel_to(served, roots) as channel:
         await call(channel, "/t.T/Admitted")
-        monkeypatch.setattr(LoopShare, "add", lambda _, work: waiting.append(work))
+        monkeypatch.setattr(LoopShare, "add", lambda _, work, **_is_new: waiting.append(work))
         async with channel_to(served, roots) as other:
             waits = asyncio.create_task(call(other))
             contents = [b"x" * size for size in (1, 8_000_000)] * 20
@@ -260,7 +260,7 @@ async def test_the_calls_of_a_connection_without_a_credential_take_turns(monkeyp
         # The second time sends what h2 answers the server's settings.
         assert [await client.is_served(), await client.is_served()] == [True, True]
         turns: deque[Callable[[], None]] = deque()
-        monkeypatch.setattr(LoopShare, "add", lambda _, work: turns.append(work))
+        monkeypatch.setattr(LoopShare, "add", lambda _, work, **_is_new: turns.append(work))
         for stream in range(1, 201, 2):
             client.http2.send_headers(stream, HEAD)
         client.send()
@@ -271,6 +271,21 @@ async def test_the_calls_of_a_connection_without_a_credential_take_turns(monkeyp
                 assert (len(served.fields), len(turns)) == (number, int(number < 100))
                 if turns:
                     turns.popleft()()
+
+
+async def test_a_credential_passes_on_the_calls_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that came with the first one that has a credential need no turn."""
+    async with serving() as served, client_of(served) as client:
+        assert [await client.is_served(), await client.is_served()] == [True, True]
+        monkeypatch.setattr(LoopShare, "add", lambda *_, **_is_new: None)
+        client.http2.send_headers(1, [(name, "/t.T/Admitted" if name == ":path" else value) for name, value in HEAD])
+        client.http2.send_data(1, b"\x00\x00\x00\x00\x00", end_stream=True)
+        for stream in range(3, 43, 2):
+            client.http2.send_headers(stream, HEAD)
+        client.send()
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(served.fields) < 21:
+                await asyncio.sleep(0.01)
 
 
 async def test_connections_without_a_credential_are_counted_per_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,13 +124,13 @@ async def test_a_flood_does_not_keep_the_event_loop(tls: ssl.SSLContext, monkeyp
 
         return call
 
-    def add(share: LoopShare, work: Callable[[], None]) -> None:
+    def add(share: LoopShare, work: Callable[[], None], *, is_new: bool = False) -> None:
         def take_turn() -> None:
             nonlocal turn
             turn += 1
             work()
 
-        usual_add(share, take_turn)
+        usual_add(share, take_turn, is_new=is_new)
 
     usual_add = LoopShare.add
     monkeypatch.setattr(LoopShare, "add", add)
