@@ -1,10 +1,10 @@
 """The Starlette application of the HTTP interface."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,7 +12,6 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.http_api import openapi, responses
 from isochrone_collector.http_api.bearer_auth import BearerAuth
@@ -21,32 +20,10 @@ from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
 from isochrone_collector.http_api.requests import JSON, Endpoint, routes
 from isochrone_collector.http_api.responses import JsonResponse, encode_line
 from isochrone_collector.http_api.route_tables import DISCOVERY, TABLES, DiscoveryRoutes, TableRoutes
+from isochrone_collector.http_api.sources import Sources
 from isochrone_collector.http_api.streams import CHANGES, SAMPLES, ChangeRoutes, SampleStreams
 from isochrone_collector.names import EVERY_NAME, NameFilter
-from isochrone_collector.plans.service import Plans
-from isochrone_collector.publishing.changes import Changes
-from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_common.metrics_server import encode_metrics
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """The services behind the application. `metrics` is called in the event loop; its result is read in a thread."""
-
-    publisher: Publisher
-    changes: Changes
-    plans: Plans
-    query_context: QueryContext
-    authenticator: Authenticator
-    snapshots: Snapshots
-    rejections: Rejections
-    clock: Callable[[], int]
-    metrics: Callable[[], "Iterable[Metric]"]
 
 
 def create_app(
@@ -57,19 +34,13 @@ def create_app(
     public_targets: NameFilter = EVERY_NAME,
 ) -> Starlette:
     """Create the application, for requests to these `hosts` only if given; `public_page` opens the status to all."""
-    tables = TableRoutes(
-        publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
-    )
-    changes = ChangeRoutes(changes=sources.changes, authenticator=sources.authenticator)
-    streams = SampleStreams(query_context=sources.query_context, authenticator=sources.authenticator)
-    discovery = DiscoveryRoutes(snapshots=sources.snapshots, rejections=sources.rejections)
     page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
     status = StatusRoutes(sources.query_context, is_public=public_page, targets=public_targets)
     served = (
-        (TABLES, tables),
-        (SAMPLES, streams),
-        (CHANGES, changes),
-        (DISCOVERY, discovery),
+        (TABLES, TableRoutes(sources)),
+        (SAMPLES, SampleStreams(sources)),
+        (CHANGES, ChangeRoutes(sources)),
+        (DISCOVERY, DiscoveryRoutes(sources)),
         (PROCESS, ProcessRoutes(sources)),
     )
     app = Starlette(

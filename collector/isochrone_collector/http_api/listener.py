@@ -22,7 +22,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from isochrone_collector.acceptor import Acceptor, bound
-from isochrone_collector.http_api.app import Sources, create_app
+from isochrone_collector.http_api.app import create_app
+from isochrone_collector.http_api.sources import Sources
 from isochrone_collector.loop_share import LoopShare
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.process_tuning import max_connections
@@ -42,17 +43,14 @@ _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _GRACE_S = 3
 _STARTED_WITHIN_S = 5.0
 
-_FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
-    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
-)
-
 _PROBLEM = (
     b'{"type":"urn:isochrone:problem:resource-exhausted","title":"Service Unavailable","status":503,'
     b'"detail":"too many connections; retry later, or reuse one connection"}'
 )
-
-FULL = _FULL % (len(_PROBLEM), _PROBLEM)
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_PROBLEM), _PROBLEM)
+)
 """The response on a connection above the limit."""
 
 
@@ -199,15 +197,12 @@ class Connection(H11Protocol):
     def _check_idle(self) -> None:
         """Close the connection after `IDLE_US` without a complete request, whatever bytes arrived; else check again."""
         idle_s = IDLE_US / SECOND_US
-        if self._is_idle and self.loop.time() - self._idle_since >= idle_s:
+        # uvicorn sets `None` before the first request, which its type annotation omits.
+        is_idle = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # see above
+        if is_idle and self.loop.time() - self._idle_since >= idle_s:
             self._abort()
         else:
             self._timer = self.loop.call_later(idle_s, self._check_idle)
-
-    @property
-    def _is_idle(self) -> bool:
-        # uvicorn sets `None` before the first request, which its type annotation omits.
-        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # see above
 
     def _abort(self) -> None:
         if self.transport is not None:

@@ -58,11 +58,9 @@ from isochrone_wire.queries.status import State, StatusList, TargetStatus
 from isochrone_wire.text import shortened
 
 MATRIX = "/"
-
 VIEWS = (MATRIX, "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
 """The paths of views, all of which have the same document."""
 
-SESSION = "/session"
 _MAX_BODY_BYTES = 4 << 10
 _UNCACHED = {"Cache-Control": "no-store"}
 _USUAL_WINDOW = "24h"
@@ -80,7 +78,7 @@ class PageRoutes:
         self.routes = (
             *(Route(path, self._view, methods=["GET"], include_in_schema=False) for path in VIEWS),
             Route(f"{FOLDER}/{{name:path}}", self._file, methods=["GET"], include_in_schema=False),
-            Route(SESSION, self._session, methods=["GET", "POST", "DELETE"], include_in_schema=False),
+            Route("/session", self._session, methods=["GET", "POST", "DELETE"], include_in_schema=False),
         )
         """The routes of the views, the files and the session."""
 
@@ -126,7 +124,11 @@ class PageRoutes:
             }
             return JsonResponse(encode_line(value), headers=_UNCACHED)
         require_same_origin(request)
-        return await (self._end_session(request) if request.method == "DELETE" else self._begin_session(request))
+        if request.method != "DELETE":
+            return await self._begin_session(request)
+        if token := session_token(request):
+            self._authenticator.sessions.end(token)
+        return self._with_cookie(request, "", max_age=0)
 
     async def _begin_session(self, request: Request) -> Response:
         """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""
@@ -137,31 +139,15 @@ class PageRoutes:
             raise BadRequest("the form must have the field `credential`, once") from None
         metadata = [("authorization", f"Bearer {credential.strip()}")]
         await self._authenticator.authenticate(metadata, ROLES)
-        response = Response(status_code=204, headers=_UNCACHED)
         token = self._authenticator.sessions.begin(bearer_credential(metadata).id)
-        self._set_cookie(request, response, token, max_age=LIFETIME_US // SECOND_US)
-        return response
-
-    async def _end_session(self, request: Request) -> Response:
-        """End the session of the cookie, if there is one."""
-        token = session_token(request)
-        if token:
-            self._authenticator.sessions.end(token)
-        response = Response(status_code=204, headers=_UNCACHED)
-        self._set_cookie(request, response, "", max_age=0)
-        return response
+        return self._with_cookie(request, token, max_age=LIFETIME_US // SECOND_US)
 
     @staticmethod
-    def _set_cookie(request: Request, response: Response, token: str, *, max_age: int) -> None:
-        response.set_cookie(
-            cookie_name(request),
-            token,
-            max_age=max_age,
-            path="/",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+    def _with_cookie(request: Request, token: str, *, max_age: int) -> Response:
+        response = Response(status_code=204, headers=_UNCACHED)
+        name, is_secure = cookie_name(request), request.url.scheme == "https"
+        response.set_cookie(name, token, max_age=max_age, secure=is_secure, httponly=True, samesite="strict")
+        return response
 
 
 def _early_requests(request: Request) -> str:
@@ -207,9 +193,6 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 
-_FOR_EVER = "public, max-age=31536000, immutable"
-_CHECKED = "no-cache"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFile:
@@ -227,11 +210,14 @@ def read_files() -> Mapping[str, PageFile]:
     contents = dict(_contents(resources.files("isochrone_common") / "page", PurePosixPath()))
     document = contents.pop(DOCUMENT)
     folder = f"{FOLDER}/{_digest(*contents, *contents.values())}"
-    found = {f"{folder}/{name}": _file(name, content, _FOR_EVER) for name, content in contents.items()}
+    found = {
+        f"{folder}/{name}": _file(name, content, "public, max-age=31536000, immutable")
+        for name, content in contents.items()
+    }
     # Links by which all modules are loaded at once.
     links = (f'<link rel="modulepreload" href="{folder}/{name}">' for name in contents if name.endswith(".js"))
     text = document.decode().replace("<!-- modules -->", "\n".join(links)).replace("FOLDER", folder)
-    return found | {DOCUMENT: _file(DOCUMENT, text.encode(), _CHECKED)}
+    return found | {DOCUMENT: _file(DOCUMENT, text.encode(), "no-cache")}
 
 
 def _contents(folder: Traversable, place: PurePosixPath) -> Iterator[tuple[str, bytes]]:
@@ -299,10 +285,6 @@ class Badge:
     etag: str
 
 
-def _state(row: TargetStatus) -> str:
-    return row.state.value
-
-
 def _first_token(row: TargetStatus) -> str:
     if row.ttft_p50_us is None:
         return UNKNOWN_VALUE
@@ -317,7 +299,11 @@ def _success(row: TargetStatus) -> str:
 
 
 METRICS: Mapping[str, tuple[str, Callable[[TargetStatus], str]]] = MappingProxyType(
-    {"state": ("state", _state), "ttft": ("median first token", _first_token), "success": ("success", _success)}
+    {
+        "state": ("state", lambda row: row.state.value),
+        "ttft": ("median first token", _first_token),
+        "success": ("success", _success),
+    }
 )
 """What a badge can show: its words in the title, and the text of the value."""
 
@@ -362,13 +348,9 @@ def _printable(text: str) -> str:
 
 def _width_px(text: str) -> int:
     """Return the width of a text in the usual fonts; the image stretches other fonts to it."""
-    return math.ceil(sum(map(_char_px, text)))
-
-
-def _char_px(char: str) -> float:
-    if east_asian_width(char) in "WF":
-        return _EAST_ASIAN_PX
-    return _WIDTHS_PX.get(char, _CAPITAL_PX if char.isupper() else _CHAR_PX)
+    wide = [char for char in text if east_asian_width(char) in "WF"]
+    others = (_WIDTHS_PX.get(char, _CAPITAL_PX if char.isupper() else _CHAR_PX) for char in text if char not in wide)
+    return math.ceil(len(wide) * _EAST_ASIAN_PX + sum(others))
 
 
 BADGE = "/badge/{target:path}/{region}.svg"
@@ -391,8 +373,8 @@ class StatusRoutes:
 
     def __init__(self, query_context: QueryContext, *, is_public: bool, targets: NameFilter = EVERY_NAME) -> None:
         self._query_context = query_context
-        self._is_public = is_public
-        self._targets = targets
+        self._is_public, self._targets = is_public, targets
+        self._cache_control = f"public, max-age={_KEPT_S}" if is_public else "private, no-cache"
         self._shared = SharedAnswers[_Answer]()
         self._of_address = BucketPerKey(per_second=_PER_SECOND, burst=_BURST)
         self._of_all = LeakyBucket(per_second=_ALL_PER_SECOND, burst=_ALL_BURST)
@@ -430,10 +412,6 @@ class StatusRoutes:
             return Response(status_code=304, headers=headers)
         status_code = 404 if row is None else 200
         return Response(badge.content, status_code=status_code, headers=headers, media_type="image/svg+xml")
-
-    @property
-    def _cache_control(self) -> str:
-        return f"public, max-age={_KEPT_S}" if self._is_public else "private, no-cache"
 
     async def _answer(self, request: Request) -> tuple[_Answer, float]:
         """Return the shared answer and its age in seconds. Raises `ResourceExhausted`, and as the query."""

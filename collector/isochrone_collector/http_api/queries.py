@@ -98,10 +98,6 @@ async def _samples(context: QueryContext, selection: Selection, *, limit: int) -
     return await samples.samples(context, selection, limit=limit or _USUAL_SAMPLES)
 
 
-async def _sample(context: QueryContext, id: str) -> SampleList:  # noqa: A002  # the name in the path
-    return await samples.one_sample(context, id)
-
-
 async def _incidents(context: QueryContext, window: Window, *, past: bool) -> IncidentList:
     return await incidents.incidents(context, window, past=past, id=0)
 
@@ -235,7 +231,7 @@ ENDPOINTS = (
         ),
         *SELECTION,
     ),
-    query("/v1/samples/{id}", "One probe, with all its phases.", _sample, FORMAT),
+    query("/v1/samples/{id}", "One probe, with all its phases.", samples.one_sample, FORMAT),
     query(
         "/v1/coverage",
         "Planned and recorded rounds per vantage and target, with their outcomes.",

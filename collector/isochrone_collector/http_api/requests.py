@@ -30,7 +30,6 @@ Values = Mapping[str, tuple[str, ...]]
 """The values of a query string by the name of the parameter."""
 
 MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
-USUAL_WINDOW = "24h"
 MILLISECOND_US = 1_000
 JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
 _MAX_FIELDS = 500
@@ -59,9 +58,7 @@ def choice(values: Values, name: str, known: Collection[str]) -> str | None:
 
 
 def count(text: str, *, name: str, what: str = "a whole number", most: int = 2**63 - 1) -> int:
-    """Parse a whole number from 0 to `most`, 0 if empty."""
-    if not text:
-        return 0
+    """Parse a whole number from 0 to `most`."""
     if _DIGITS.fullmatch(text) is None or int(text) > most:
         raise BadRequest(f"{name}: {text[:40]!r} is not {what}")
     return int(text)
@@ -74,9 +71,7 @@ microseconds = partial(count, what="an instant (microseconds since 1970)", most=
 
 
 def seconds_us(text: str, *, name: str) -> int:
-    """Parse a number of seconds from 0.001 to a day, into microseconds; 0 if empty."""
-    if not text:
-        return 0
+    """Parse a number of seconds from 0.001 to a day, into microseconds."""
     found = round(SECOND_US * float(text)) if _NUMBER.fullmatch(text) else 0
     if not MILLISECOND_US <= found <= DAY_US:
         raise BadRequest(f"{name}: {text[:40]!r} is not a number of seconds from 0.001 to {DAY_US // SECOND_US}")
@@ -84,16 +79,14 @@ def seconds_us(text: str, *, name: str) -> int:
 
 
 def number(text: str, *, name: str) -> float:
-    """Parse a positive number, 0 if empty."""
-    if text and (_NUMBER.fullmatch(text) is None or not float(text)):
+    """Parse a positive number."""
+    if _NUMBER.fullmatch(text) is None or not float(text):
         raise BadRequest(f"{name}: {text[:40]!r} is not a positive number")
-    return float(text or 0)
+    return float(text)
 
 
 def wait_us(text: str, *, name: str) -> int:
-    """Parse the time to wait for a newer table, in microseconds; 0 if empty."""
-    if not text:
-        return 0
+    """Parse the time to wait for a newer table, in microseconds."""
     try:
         wait = durations.parse_us(text)
     except ValueError as error:
@@ -104,9 +97,7 @@ def wait_us(text: str, *, name: str) -> int:
 
 
 def instant(text: str, *, name: str) -> int:
-    """Parse an RFC 3339 instant as microseconds since the epoch, 0 if empty; a space stands for an unescaped `+`."""
-    if not text:
-        return 0
+    """Parse an RFC 3339 instant as microseconds since the epoch; a space stands for an unescaped `+`."""
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
         at = (moment - _EPOCH) // timedelta(microseconds=1)
@@ -120,8 +111,8 @@ def instant(text: str, *, name: str) -> int:
 
 
 def parsed(parse: Callable[..., Any]) -> Callable[[Values, str], Any]:
-    """Return the reader of a parameter whose text is parsed by one of the functions above."""
-    return lambda values, name: parse(one(values, name), name=name)
+    """Return the reader of a parameter whose text, if there is one, is parsed by one of the functions above."""
+    return lambda values, name: parse(text, name=name) if (text := one(values, name)) else 0
 
 
 # The reader of a parameter by the type in its schema.
@@ -278,7 +269,7 @@ def window(values: Values, *, now_at: int) -> Window:
     begin, end, span = one(values, "from"), one(values, "until"), one(values, "window")
     if not begin and not end:
         try:
-            return parse_window(span or USUAL_WINDOW, now_at=now_at)
+            return parse_window(span or "24h", now_at=now_at)
         except WindowError as error:
             raise BadRequest(shortened(str(error), _MAX_SHOWN), hint=error.hint) from error
     if span:

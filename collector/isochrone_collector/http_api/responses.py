@@ -161,15 +161,13 @@ def is_compressible(content: bytes | memoryview) -> bool:
     return len(content) >= MIN_COMPRESSED_BYTES
 
 
-@lru_cache(maxsize=32)
-def _compress_once(content: bytes) -> bytes:
-    """Compress as `compress`, once: many callers get the same status or description."""
-    return compress(content)
-
-
 def compress(content: bytes) -> bytes:
     """Compress a body with gzip; equal bodies give equal bytes."""
     return gzip.compress(content, _LEVEL, mtime=0)
+
+
+# Many callers get the same status or description.
+_compress_once = lru_cache(maxsize=32)(compress)
 
 
 def accepts_gzip(headers: Headers) -> bool:

@@ -12,7 +12,7 @@ from google.protobuf.json_format import Parse, ParseError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isochrone_collector.auth.authenticator import MAX_WATCHES, Authenticator, while_valid
+from isochrone_collector.auth.authenticator import MAX_WATCHES, while_valid
 from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.http_api import bearer_auth, streams
@@ -40,12 +40,10 @@ from isochrone_collector.http_api.responses import (
     quoted,
     read_body,
 )
-from isochrone_collector.plans.service import Plans
-from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.http_api.sources import Sources
 from isochrone_collector.queries.routes import NO_TABLE
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.encoding import NO_REGION, request_of
-from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES, Rejection, version_of
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
@@ -59,14 +57,11 @@ MAX_AGE_US = 5 * SECOND_US
 """The maximum age in a cache, in microseconds: a cache must not hide a switch, however fresh the evidence is."""
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class TableRoutes:
     """Routes for the publisher's tables."""
 
-    publisher: Publisher
-    plans: Plans
-    authenticator: Authenticator
-    clock: Callable[[], int]
+    sources: Sources
 
     def __post_init__(self) -> None:
         self._encoded = EncodedTables()
@@ -74,7 +69,7 @@ class TableRoutes:
 
     async def overview(self, _request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
-        tables, plan = self.publisher.in_force(), self.plans.version
+        tables, plan = self.sources.publisher.in_force(), self.sources.plans.version
         overview = Overview.of(tables, plan_version=plan, routes=tuple(self._planned()))
         return JsonResponse(encode_line(overview), headers={"Cache-Control": "no-cache", **self._staleness()})
 
@@ -86,7 +81,8 @@ class TableRoutes:
             after = max(after, found.generation)
         if wait_us and after:
             waiting = self._wait(request, found, route, after=after, wait_us=wait_us)
-            has_newer = await while_valid(_unless_disconnected(request, waiting), self._authenticate(request))
+            recheck = partial(bearer_auth.authenticate, self.sources.authenticator, request)
+            has_newer = await while_valid(_unless_disconnected(request, waiting), recheck)
             found = self._find(client_region, route)
             if not has_newer and if_none_match is None:
                 return Response(status_code=204, headers=self._headers(found))
@@ -103,39 +99,32 @@ class TableRoutes:
         """Stream the tables of all regions, or of one, as server-sent events."""
         if event_id := request.headers.get("last-event-id"):
             after = generation(event_id, name="Last-Event-ID")
-        if request.method == "HEAD":
-            return Response(headers=streams.HEADERS, media_type=EVENTS)
-        return await streams.start(
-            streams.counted(self._watches, request, self.publisher.watch(client_region, route, after=after)),
-            event=self._encoded.event,
-            authenticate=self._authenticate(request),
-        )
+        tables = self.sources.publisher.watch(client_region, route, after=after)
+        items = streams.counted(self._watches, request, tables)
+        return await streams.start(request, self.sources.authenticator, items, event=self._encoded.event)
 
     def _find(self, region: str, route: str) -> RegionTables:
         """Return the tables in force. Raises `UnknownName`, and `NotBuilt` if a table is not built yet."""
         planned = self._planned()
         if route and route not in planned:
             raise UnknownName.among("route", route, planned)
-        known = {table.client_region for table in self.publisher.in_force()}
+        known = {table.client_region for table in self.sources.publisher.in_force()}
         if not known:
             raise NotBuilt("no table was built yet; retry in a moment") if planned else UnknownName(NO_TABLE)
         if region not in known:
             raise UnknownName.among("client region", region, known)
         try:
-            return self.publisher.tables(region, route)
+            return self.sources.publisher.tables(region, route)
         except UnknownName as error:
             raise NotBuilt(f"there is no table of {route!r} in {region!r} yet; retry in a moment") from error
 
     def _planned(self) -> list[str]:
-        plan = self.plans.current
+        plan = self.sources.plans.current
         return sorted(route.name for route in plan.routes) if plan else []
-
-    def _authenticate(self, request: Request) -> Callable[[], Awaitable[object]]:
-        return partial(bearer_auth.authenticate, self.authenticator, request)
 
     async def _wait(self, request: Request, found: RegionTables, route: str, *, after: int, wait_us: int) -> bool:
         """Wait for a table after that generation; return whether there was one in time. Raises as `counted`."""
-        watched = self.publisher.watch(found.client_region, route, after=after)
+        watched = self.sources.publisher.watch(found.client_region, route, after=after)
         tables = streams.counted(self._watches, request, watched)
         with suppress(TimeoutError):
             async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
@@ -147,14 +136,14 @@ class TableRoutes:
     def _headers(self, found: RegionTables) -> dict[str, str]:
         return {
             "ETag": quoted(found.etag),
-            "Cache-Control": cache_control(found, now_at=self.clock()),
+            "Cache-Control": cache_control(found, now_at=self.sources.clock()),
             GENERATION: str(found.generation),
             ANSWERED_AT: rfc3339(found.answered_at),
             **self._staleness(),
         }
 
     def _staleness(self) -> dict[str, str]:
-        stale_since_at = self.publisher.stale_since_at
+        stale_since_at = self.sources.publisher.stale_since_at
         return {} if stale_since_at is None else {STALE_SINCE: rfc3339(stale_since_at)}
 
 
@@ -239,12 +228,11 @@ MAX_BODY_BYTES = 256 << 10
 """Maximum size of a request body. Envoy lists its extensions in it."""
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class DiscoveryRoutes:
     """Routes for the resources of each type."""
 
-    snapshots: Snapshots
-    rejections: Rejections
+    sources: Sources
 
     async def answer(self, request: Request) -> Response:
         """Return the resources of the region in the request, of the type of the path."""
@@ -259,18 +247,15 @@ class DiscoveryRoutes:
             raise BadRequest(NO_REGION)
         if asked.type_url != type_url:
             raise BadRequest(f"{request.url.path} has no {asked.type_url!r}")
-        resources = self.snapshots.of(asked.client_region, asked.node_id).select(type_url, asked.names or None)
+        resources = self.sources.snapshots.of(asked.client_region, asked.node_id).select(type_url, asked.names or None)
         if asked.error is not None:
             rejection = Rejection(type_url=type_url, version=asked.version, reason=asked.error)
-            self.rejections.note(asked.client_region, rejection)
+            self.sources.rejections.note(asked.client_region, rejection)
         version = version_of(resources)
         if version == asked.version:
             return Response(status_code=304)
-        document = {
-            "version_info": version,
-            "type_url": type_url,
-            "resources": [one.document for one in resources.values()],
-        }
+        documents = [one.document for one in resources.values()]
+        document = {"version_info": version, "type_url": type_url, "resources": documents}
         return JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})
 
 

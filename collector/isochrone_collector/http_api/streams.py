@@ -35,9 +35,9 @@ from isochrone_collector.http_api.requests import (
     parsed,
 )
 from isochrone_collector.http_api.responses import encode
-from isochrone_collector.publishing.changes import ChangeEvent, Changes
+from isochrone_collector.http_api.sources import Sources
+from isochrone_collector.publishing.changes import ChangeEvent
 from isochrone_collector.queries import samples
-from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.json_format import plain_text, rfc3339
@@ -118,20 +118,24 @@ class EventStream(Response, Generic[Item]):
 
 
 async def start(
+    request: Request,
+    authenticator: Authenticator,
     items: AsyncGenerator[Item | None, None],
     *,
     event: Callable[[Item], bytes],
-    authenticate: Callable[[], Awaitable[object]],
     media_type: str = EVENTS,
     first_timeout_s: float | None = _FIRST_TIMEOUT_S,
-) -> EventStream[Item]:
+) -> Response:
     """Start a stream of items as events. Raises the errors of the first item, such as `ResourceExhausted`."""
+    if request.method == "HEAD":
+        return Response(headers=HEADERS, media_type=media_type)
     first = asyncio.ensure_future(anext(items))
     await asyncio.wait({first}, timeout=first_timeout_s)
     error = first.exception() if first.done() else None
     if error is not None and not isinstance(error, StopAsyncIteration):
         await items.aclose()
         raise error
+    authenticate = partial(bearer_auth.authenticate, authenticator, request)
     return EventStream(items, first, event=event, authenticate=authenticate, media_type=media_type)
 
 
@@ -162,24 +166,18 @@ MAX_PAGES = 200
 class ChangeRoutes:
     """The stream of notices."""
 
-    def __init__(self, *, changes: Changes, authenticator: Authenticator) -> None:
-        self._changes = changes
-        self._authenticator = authenticator
-        self._streams = StreamCounts(each=MAX_PAGES)
+    def __init__(self, sources: Sources) -> None:
+        self._sources, self._streams = sources, StreamCounts(each=MAX_PAGES)
 
     async def watch(self, request: Request) -> Response:
         """Stream notices: at most one a second, and a heartbeat without topics at once and every ten seconds."""
-        if request.method == "HEAD":
-            return Response(headers=HEADERS, media_type=EVENTS)
+        items = counted(self._streams, request, self._sources.changes.watch())
         return await start(
-            counted(self._streams, request, self._changes.watch()),
-            event=_event,
-            authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
+            request,
+            self._sources.authenticator,
+            items,
+            event=lambda notice: b"event: change\ndata: %s\n\n" % encode(notice),
         )
-
-
-def _event(notice: ChangeEvent) -> bytes:
-    return b"event: change\ndata: %s\n\n" % encode(notice)
 
 
 CHANGES = (
@@ -202,35 +200,27 @@ _record = FORMATS["SampleList"].record
 class SampleStreams:
     """The streams of samples."""
 
-    def __init__(self, *, query_context: QueryContext, authenticator: Authenticator) -> None:
-        self._query_context = query_context
-        self._authenticator = authenticator
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
         self._exports, self._watches = StreamCounts(each=MAX_STREAMS), StreamCounts(each=MAX_STREAMS)
 
     async def export(self, request: Request, *, selection: Selection, newest: int, after: str) -> Response:
         """Stream the samples of a selection as lines of JSON; without the end of the body they are incomplete."""
-        found = samples.export(self._query_context, selection, newest=newest, after=after)
+        found = samples.export(self._sources.query_context, selection, newest=newest, after=after)
         return await self._start(request, counted(self._exports, request, _lines(found)), media_type=LINES)
 
     async def watch(self, request: Request, *, selection: Selection, since_at: int) -> Response:
         """Stream samples as they are stored. The id of an event is the instant, in microseconds since the epoch, from
         which a stream that broke continues: earlier samples have been sent, later ones may have been.
         """
-        event_id = request.headers.get("last-event-id", "")
-        since_at = microseconds(event_id, name="Last-Event-ID") or since_at
-        found = samples.follow(self._query_context, selection, since_at=since_at)
+        if event_id := request.headers.get("last-event-id"):
+            since_at = microseconds(event_id, name="Last-Event-ID") or since_at
+        found = samples.follow(self._sources.query_context, selection, since_at=since_at)
         return await self._start(request, counted(self._watches, request, _events(found)), media_type=EVENTS)
 
     async def _start(self, request: Request, items: AsyncGenerator[bytes, None], *, media_type: str) -> Response:
-        if request.method == "HEAD":
-            return Response(headers=HEADERS, media_type=media_type)
-        return await start(
-            items,
-            event=bytes,
-            authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
-            media_type=media_type,
-            first_timeout_s=None,
-        )
+        authenticator = self._sources.authenticator
+        return await start(request, authenticator, items, event=bytes, media_type=media_type, first_timeout_s=None)
 
 
 async def _lines(portions: AsyncGenerator[list[StoredSample], None]) -> AsyncGenerator[bytes, None]:

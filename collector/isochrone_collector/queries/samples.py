@@ -71,17 +71,17 @@ async def samples(context: QueryContext, selection: Selection, *, limit: int) ->
     return SampleList(window=selection.window, samples=tuple(_values(records, resolved)))
 
 
-async def one_sample(context: QueryContext, name: str) -> SampleList:
+async def one_sample(context: QueryContext, id: str) -> SampleList:  # noqa: A002  # the name in the path
     """Return the sample with this id, in the window of its round. Raises `UnknownName`."""
-    position = parse_sample_name(name)
+    position = parse_sample_name(id)
     if position is None:
-        raise UnknownName(_not_an_id(name), hint=_IDS)
+        raise UnknownName(_not_an_id(id), hint=_IDS)
     window = Window(from_at=position.round_at, until_at=position.round_at + 1)
     async with context.database.connection() as connection:
         resolved = await resolve_names(connection, Selection(window=window))
         records = await sample_table.at(connection, position)
     if not records:
-        raise UnknownName(f"there is no sample {name}, perhaps no longer", hint=_IDS)
+        raise UnknownName(f"there is no sample {id}, perhaps no longer", hint=_IDS)
     return SampleList(window=window, samples=tuple(_values(records, resolved)))
 
 

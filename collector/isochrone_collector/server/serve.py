@@ -16,8 +16,8 @@ from prometheus_client.core import Metric
 
 from isochrone_collector import process_tuning
 from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, StartError
-from isochrone_collector.http_api.app import Sources
 from isochrone_collector.http_api.listener import serving, serving_socket
+from isochrone_collector.http_api.sources import Sources
 from isochrone_collector.server import metrics
 from isochrone_collector.server.assembly import Parts, assemble
 from isochrone_collector.server.certificates import Certificates, OperatorFile

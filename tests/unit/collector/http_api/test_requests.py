@@ -15,9 +15,10 @@ from starlette.routing import Route
 from isochrone_client.cli import cli
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import openapi, requests
-from isochrone_collector.http_api.app import DESCRIBED, Sources, create_app
+from isochrone_collector.http_api.app import DESCRIBED, create_app
 from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_collector.http_api.requests import Endpoint
+from isochrone_collector.http_api.sources import Sources
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US, MAX_INSTANT_AT
 from isochrone_wire.model import DAY_US, SECOND_US
@@ -100,7 +101,7 @@ def test_any_number_is_read_or_refused(text: str) -> None:
 )
 def test_seconds_are_microseconds(text: str, found_us: int) -> None:
     """A number of seconds, perhaps with decimals."""
-    assert requests.seconds_us(text, name="limit") == found_us
+    assert requests.parsed(requests.seconds_us)({"limit": (text,)}, "limit") == found_us
 
 
 @pytest.mark.parametrize("text", ["0", "0.0001", "86400.1", "999999", "-1", "1e3", "nan", "1s", "8.", "٣"])
