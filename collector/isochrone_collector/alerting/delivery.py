@@ -226,12 +226,7 @@ class ReceiverDelivery:
         return reply
 
     async def _record(
-        self,
-        notification: Notification,
-        reply: Reply,
-        *,
-        retry: bool,
-        open_keys: Collection[str] = (),
+        self, notification: Notification, reply: Reply, *, retry: bool, open_keys: Collection[str] = ()
     ) -> None:
         now_at, messages = self._clock(), [one.message for one in notification.alerts]
         given_up = 0

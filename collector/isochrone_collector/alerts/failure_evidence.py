@@ -247,15 +247,7 @@ class FailureEvidence:
         """Return whether a round of the target was answered since it was first added."""
         return any(series.has_answered for series in self._series.get(target_id, {}).values())
 
-    def of(
-        self,
-        target: WatchedTarget,
-        kind: AlertKind,
-        fleet: Fleet,
-        *,
-        clear_rounds: int,
-        now_at: int,
-    ) -> Evidence:
+    def of(self, target: WatchedTarget, kind: AlertKind, fleet: Fleet, *, clear_rounds: int, now_at: int) -> Evidence:
         """Return the evidence on a target; its failures have ended after `clear_rounds` without one."""
         known, silent_at = self._series.get(target.id, {}), now_at - target.silence_us
         is_failing = kind is AlertKind.TARGET_FAILING
@@ -441,11 +433,7 @@ def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTar
 
 
 _NOT_SENT = -1
-_KINDS = {
-    Outcome.OK: RoundKind.OK,
-    Outcome.THROTTLED: RoundKind.THROTTLED,
-    Outcome.SKIPPED_THROTTLED: RoundKind.HELD,
-}
+_KINDS = {Outcome.OK: RoundKind.OK, Outcome.THROTTLED: RoundKind.THROTTLED, Outcome.SKIPPED_THROTTLED: RoundKind.HELD}
 _KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, RoundKind.FAILED if outcome.failed else _NOT_SENT))
 
 

@@ -109,12 +109,7 @@ def of_incident(incident: Incident, silences: Iterable[Silence], *, now_at: int)
         for one in silences
         if (one.thread == name and one.is_in_force(now_at))
         or _covers(
-            one,
-            target=incident.subject,
-            provider=provider,
-            regions=incident.regions,
-            kind=incident.kind,
-            now_at=now_at,
+            one, target=incident.subject, provider=provider, regions=incident.regions, kind=incident.kind, now_at=now_at
         )
     )
 

@@ -5,13 +5,7 @@ from typing import Any
 
 import click
 
-from isochrone_collector.cli.operator_client import (
-    OperatorClient,
-    confirm,
-    microseconds,
-    operator_options,
-    yes_option,
-)
+from isochrone_collector.cli.operator_client import OperatorClient, confirm, microseconds, operator_options, yes_option
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_address

@@ -65,11 +65,7 @@ class DiscoveryServices:
         encoded = EncodedResources()
         self._forms = (
             _Form(state=StateOfTheWorld, message=envoy_pb2.DiscoveryRequest, write=encoded.response),
-            _Form(
-                state=Delta,
-                message=envoy_pb2.DeltaDiscoveryRequest,
-                write=encoded.delta_response,
-            ),
+            _Form(state=Delta, message=envoy_pb2.DeltaDiscoveryRequest, write=encoded.delta_response),
         )
 
     def add_to_server(self, server: grpc.aio.Server) -> None:

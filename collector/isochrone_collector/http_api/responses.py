@@ -94,8 +94,7 @@ class EncodedTables:
     def event(self, table: RouteTable) -> bytes:
         """Encode a table as a server-sent event; its id is the generation."""
         return self._encoded.get(
-            ("event", table.etag),
-            lambda: b"id: %d\nevent: table\ndata: %s\n\n" % (table.generation, encode(table)),
+            ("event", table.etag), lambda: b"id: %d\nevent: table\ndata: %s\n\n" % (table.generation, encode(table))
         )
 
 

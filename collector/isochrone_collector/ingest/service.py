@@ -31,13 +31,7 @@ from isochrone_collector.ingest.group_commit import BATCH_THRESHOLD, BUSY_DELAY_
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.row_encoder import MAX_IN_FLIGHT, RowEncoder
 from isochrone_collector.ingest.row_encoding import ValidationContext, encode
-from isochrone_collector.ingest.validation import (
-    MIN_INSTANT_AT,
-    PushBatch,
-    check_batch,
-    check_clock,
-    trimmed,
-)
+from isochrone_collector.ingest.validation import MIN_INSTANT_AT, PushBatch, check_batch, check_clock, trimmed
 from isochrone_collector.ingest.vantage_owner import LostBatches, VantageOwners
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages

@@ -206,13 +206,7 @@ class Plans:
         return PlanDocument(**fields_of(row) | {"document": document, "signature": row.signature or b""})
 
     async def _apply(
-        self,
-        document: str,
-        *,
-        dry_run: bool,
-        applied_by: str,
-        restores: int | None = None,
-        signature: bytes,
+        self, document: str, *, dry_run: bool, applied_by: str, restores: int | None = None, signature: bytes
     ) -> PlanChange:
         # Without a connection, of which pushes have few.
         reading = await self._documents.read(document)

@@ -60,12 +60,7 @@ def participations(
 
 
 def planned_probes(
-    vantages: Iterable[VantageRow],
-    spans: Sequence[PlanSpan],
-    *,
-    target_ids: Iterable[int],
-    window: Window,
-    now_at: int,
+    vantages: Iterable[VantageRow], spans: Sequence[PlanSpan], *, target_ids: Iterable[int], window: Window, now_at: int
 ) -> dict[TargetRegion, int]:
     """Return the probes of each target that the plans asked of the vantages of each region."""
     presences = [_presence(vantage, window, None, now_at) for vantage in vantages]

@@ -7,13 +7,7 @@ from datetime import UTC, datetime
 
 from isochrone_collector.analysis.goodput import Requests, by_series
 from isochrone_collector.analysis.history import SUCCESS, History, Quantity, above_quantile
-from isochrone_collector.analysis.latency_targets import (
-    USES,
-    MeasuredRequests,
-    Use,
-    assess,
-    quantities,
-)
+from isochrone_collector.analysis.latency_targets import USES, MeasuredRequests, Use, assess, quantities
 from isochrone_collector.analysis.leaderboard import ASKED as TIERED
 from isochrone_collector.analysis.leaderboard import QUANTITIES, Entry, asked_for, standings, tier_lines
 from isochrone_collector.errors import BadRequest, UnknownName

@@ -83,8 +83,7 @@ def _series_levels(rows: Sequence[_LevelsRow]) -> SeriesLevels:
         series={one: place for place, one in enumerate(series)},
         from_at=np.concatenate([np.empty(0, np.int64), *(row.until_at - HOURS * HOUR_US for row in rows)]),
         levels=Levels(
-            values=values.reshape(len(series), HOURS),
-            noise=np.concatenate([np.empty(0), *(row.noise for row in rows)]),
+            values=values.reshape(len(series), HOURS), noise=np.concatenate([np.empty(0), *(row.noise for row in rows)])
         ),
         quantile=np.concatenate([np.empty(0), *(row.quantile for row in rows)]),
     )

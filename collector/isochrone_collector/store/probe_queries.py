@@ -34,11 +34,7 @@ Column = Callable[[str], NDArray[Any]]
 _KINDS = {Outcome.OK: Kind.OK, Outcome.THROTTLED: Kind.THROTTLED}
 KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, Kind.FAILED if outcome.failed else Kind.SKIPPED))
 _ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.THROTTLED, Ending.NONE], np.int8)[KIND_OF]
-_ANY, _OK, _UNCONNECTED = (
-    frozenset(Outcome),
-    frozenset({Outcome.OK}),
-    frozenset({Outcome.CONNECT_FAILED}),
-)
+_ANY, _OK, _UNCONNECTED = (frozenset(Outcome), frozenset({Outcome.OK}), frozenset({Outcome.CONNECT_FAILED}))
 _IS_STREAMED, _IS_CUT_OFF = by_outcome(STREAMED.__contains__), by_outcome(CUT_OFF.__contains__)
 
 

@@ -19,13 +19,7 @@ from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.probe_records import Traits, outcomes
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.leaderboards import cut, measured
-from isochrone_collector.store.postgres.pool import (
-    Connection,
-    Database,
-    execute,
-    fetch,
-    fetch_values,
-)
+from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch, fetch_values
 from isochrone_collector.store.postgres.values import columns_of, fields_of
 from isochrone_collector.store.probe_queries import ProbeColumns, Scope, needed_columns, read
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, Series, added, counted, joined

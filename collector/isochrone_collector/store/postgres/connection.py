@@ -153,10 +153,7 @@ _SENTENCES: Mapping[Condition, tuple[str, str]] = {
     ),
     Condition.DISK_FULL: ("the disk of the database is full", "make room there; agents keep their samples meanwhile"),
     Condition.CONFLICT: ("the database asks for a retry", ""),
-    Condition.WORKER_LOST: (
-        "a worker of the Citus cluster is lost",
-        "citus_check_cluster_node_health() names it",
-    ),
+    Condition.WORKER_LOST: ("a worker of the Citus cluster is lost", "citus_check_cluster_node_health() names it"),
     Condition.OTHER: ("the database is unavailable at the moment", ""),
 }
 _STATES: Mapping[str, Condition] = {
