@@ -7,13 +7,13 @@ Alerts without a receiver are still raised, but not delivered later.
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from isochrone_collector.alerts.conditions import ABSENCE_KINDS, LastAlert, VantageHeartbeat, absence_alerts
+from isochrone_collector.alerts.conditions import ABSENCE_KINDS, VantageHeartbeat, absence_alerts
 from isochrone_collector.alerts.message import (
     Action,
     AlertMessage,
@@ -82,16 +82,11 @@ class AlertService:
             return False
         return True
 
-    async def last_alerts(self, connection: Connection, kinds: Iterable[AlertKind]) -> dict[str, LastAlert]:
-        """Return the last alert of these kinds about each subject."""
-        newest = await alerts.newest(connection, kinds)
-        return {row.subject: LastAlert(AlertKind(row.kind), row.id, row.raised_at) for row in newest}
-
     async def check_absences(self) -> None:
         """Raise alerts for vantages that are absent or back."""
         async with self.database.connection() as connection:
             states = await vantages.states(connection, now_at=self.clock())
-            last_alerts = await self.last_alerts(connection, ABSENCE_KINDS)
+            last_alerts = await alerts.newest(connection, ABSENCE_KINDS)
         now_at = self.clock()
         # A gap, or a clock that was set back, begins a new period.
         if not 0 <= now_at - self._checked_at <= _MAX_CHECK_GAP_US:
@@ -105,9 +100,8 @@ class AlertService:
     async def check_duplicate_agents(self) -> None:
         """Raise an alert for each vantage with a second agent."""
         async with self.database.connection() as connection:
-            for row in await vantages.duplicates(connection, now_at=self.clock()):
-                instants = {"since_at": row.duplicate_first_at, "raised_at": self.clock()}
-                message = of_duplicate_agent(row.name, row.region, epoch=row.duplicate_epoch, **instants)
+            for name, region, epoch, since_at in await vantages.duplicates(connection, now_at=self.clock()):
+                message = of_duplicate_agent(name, region, epoch=epoch, since_at=since_at, raised_at=self.clock())
                 await self.raise_alert(connection, message)
 
     async def check_lost_batches(self) -> None:

@@ -20,7 +20,7 @@ import structlog
 from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, without_details
 from isochrone_collector.errors import DatabaseUnavailable, Forbidden, ResourceExhausted, Unauthenticated
 from isochrone_collector.store import access
-from isochrone_collector.store.access import CredentialCounts, CredentialRow
+from isochrone_collector.store.access import CredentialRow
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_common.credentials import Credential, hash_secret, parse_credential
@@ -127,7 +127,7 @@ class Authenticator:
         self.sessions = Sessions(clock=self.clock)
         self._logged_users = BucketPerKey(per_second=_USERS_LOGGED_PER_SECOND, burst=1)
         self._known: dict[int, CredentialRow] = {}
-        self._counts: CredentialCounts | None = None
+        self._counts: tuple[int, ...] = ()
         self._read_at = 0
         self._reading = asyncio.Lock()
         self._used: dict[int, int] = {}

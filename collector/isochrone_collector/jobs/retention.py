@@ -14,6 +14,7 @@ The laws:
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -50,24 +51,21 @@ class Retention:
             await self._repeat("late samples", at - periods.samples_us, partitions.forget_late)
             await self._repeat("ledger", at - periods.samples_us - LEDGER_SLACK_US, partitions.forget_batches)
         if periods.hours_us is not None:
-            await self._forget(Resolution.HOUR, min(at - periods.hours_us, summarised_until))
+            forget = partial(partitions.forget_summaries, resolution=Resolution.HOUR)
+            await self._repeat("hour summaries", min(at - periods.hours_us, summarised_until), forget)
         if periods.days_us is not None:
-            await self._forget(Resolution.DAY, at - periods.days_us)
+            forget = partial(partitions.forget_summaries, resolution=Resolution.DAY)
+            await self._repeat("day summaries", at - periods.days_us, forget)
         if periods.incidents_us is not None:
-            await self._repeat("incidents", at - periods.incidents_us, partitions.forget_incidents)
-            await self._repeat("alerts", at - periods.incidents_us, partitions.forget_alerts)
-            await self._repeat("silences", at - periods.incidents_us, partitions.forget_silences)
+            before_at = at - periods.incidents_us
+            await self._repeat("incidents", before_at, partial(partitions.forget_ended, what="incidents"))
+            await self._repeat("alerts", before_at, partitions.forget_alerts)
+            await self._repeat("silences", before_at, partial(partitions.forget_ended, what="silences"))
         # Last, because a long-running reader can block it.
         if periods.samples_us is not None:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)
             for day_at in await partitions.retire(self.database, before_at=before_at):
                 _log.info("partition.retired", day_at=day_at)
-
-    async def _forget(self, resolution: Resolution, before_at: int) -> None:
-        async def forget(database: Database, before_at: int) -> bool:
-            return await partitions.forget_summaries(database, resolution, before_at)
-
-        await self._repeat(f"{resolution} summaries", before_at, forget)
 
     async def _repeat(self, what: str, before_at: int, forget: Callable[[Database, int], Awaitable[bool]]) -> None:
         portions = 0

@@ -25,13 +25,12 @@ from isochrone_collector.alerts.conditions import (
 from isochrone_collector.alerts.message import of_collector_clock, of_low_disk
 from isochrone_collector.clock import AGREE_US, ClockGuard, Verdict, elapsed_us, now_at
 from isochrone_collector.disk_space import DiskLevel, DiskSpace
-from isochrone_collector.fleet_state import Spender, reported
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import serialization
-from isochrone_collector.store import incidents, job_state, vantages
+from isochrone_collector.store import alerts, incidents, job_state, vantages
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.postgres.pool import Connection, Database, fetch, query
+from isochrone_collector.store.postgres.pool import Connection, Database, fetch_values
 from isochrone_collector.store.vantages import VantageStateRow
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US, Vantage
@@ -40,11 +39,6 @@ from isochrone_wire.routes import RouteTable
 CLOCK_EVERY_US = 5 * SECOND_US
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ClockRow:
-    at_us: int
 
 
 async def guard(database: Database) -> ClockGuard:
@@ -60,10 +54,10 @@ async def guard(database: Database) -> ClockGuard:
 async def _database_offset_us(connection: Connection) -> int:
     """Return the database's clock minus the wall clock; 0 if that may be its error."""
     before_ns = time.monotonic_ns()
-    (there,) = await fetch(connection, query("clock"), _ClockRow)
+    (there_at,) = await fetch_values(connection, "clock")
     error_us = (time.monotonic_ns() - before_ns) // 2000
-    offset_us = there.at_us + error_us - now_at()
-    return 0 if abs(offset_us) <= error_us else offset_us
+    offset_us = there_at + error_us - now_at()
+    return 0 if abs(offset_us) <= error_us else int(offset_us)
 
 
 class ClockWatch:
@@ -163,9 +157,8 @@ class FleetWatch:
         """Raise the alerts that are due today. Raises `DatabaseUnavailable`."""
         plan, now_at = self._plans.current, self._clock()
         async with self._database.connection() as connection:
-            spenders = await vantages.spenders(connection) if plan and plan.budgets else []
+            found = await vantages.spenders(connection) if plan and plan.budgets else []
             await self._read_clocks(connection, now_at)
-            found = [Spender(vantage=row.name, region=row.region, reported=reported(row.spend)) for row in spenders]
             messages = list(budget_alerts(found, plan, now_at=now_at)) if plan else []
             messages += [
                 of_vantage_clock(row.name, row.region, row.clock_offset_us or 0, raised_at=now_at)
@@ -233,7 +226,7 @@ class RouteWatch:
     async def _raise(self, found: list[RouteTable]) -> None:
         async with self.database.transaction() as connection:
             recent = await incidents.since(connection, min(table.window.from_at for table in found))
-            last_alerts = await self.alerting.last_alerts(connection, _OBJECTIVE)
+            last_alerts = await alerts.newest(connection, _OBJECTIVE)
             for table in found:
                 now_at = self.clock()
                 # The targets with an incident in the region of the table within its window.

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
+from itertools import chain
 
 from isochrone_collector.analysis.differential.participation import PlanSpan, active_window, planned_rounds
-from isochrone_collector.fleet_state import Spender, VantageSignals, classify, reported, spend_lines
+from isochrone_collector.fleet_state import VantageSignals, classify, spend_lines
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.region_places import RegionPlace, place_of
 from isochrone_collector.store import probe_queries, vantages
@@ -35,14 +36,16 @@ async def spend(context: QueryContext, selection: Selection) -> SpendList:
     """Return today's spend (UTC) of each selected vantage per provider; the window is ignored."""
     async with context.database.connection() as connection:
         resolved = await resolve_names(connection, selection)
-        rows = await vantages.spenders(connection)
+        spenders = await vantages.spenders(connection)
     regions = resolved.scope.regions
     providers = {row.provider for row in resolved.targets.values()} if selection.targets else None
-    present = [row for row in rows if regions is None or row.region in regions]
-    spenders = [Spender(vantage=row.name, region=row.region, reported=reported(row.spend)) for row in present]
     plan, now_at = context.plans.current or Plan(version=0, baseline=""), context.clock()
-    lines = (spend_lines(spender, plan=plan, now_at=now_at, providers=providers) for spender in spenders)
-    return SpendList(spend=tuple(line for of_one in lines for line in of_one))
+    lines = (
+        spend_lines(spender, plan=plan, now_at=now_at, providers=providers)
+        for spender in spenders
+        if regions is None or spender.region in regions
+    )
+    return SpendList(spend=tuple(chain.from_iterable(lines)))
 
 
 def _status(row: VantageStateRow, *, now_at: int, plan: Plan | None, place: RegionPlace | None) -> VantageStatus:

@@ -49,9 +49,7 @@ async def drift_events(context: QueryContext, selection: Selection) -> DriftList
         resolved = await resolve(connection, selection)
         rows = await drift.of_window(connection, resolved.scope)
         rounds = await drift.watched(connection, resolved.scope)
-    # A metric without values has no series.
-    counts = [count for row in rounds for count in (row.ttft, row.tokens_per_second) if count]
-    enough = [count >= MIN_ROUNDS for count in counts]
+    enough = [count >= MIN_ROUNDS for count in rounds if count]
     return DriftList(
         window=selection.window,
         events=tuple(_drift_event(row, resolved) for row in rows),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_tuples, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.operations import Role
 
@@ -43,16 +43,6 @@ class CredentialRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CredentialCounts:
-    """The numbers of credentials ever made, revoked, given an end, and used; none of them ever decreases."""
-
-    made: int
-    revoked: int
-    ending: int
-    used: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InvitationRow:
     """A join token; earlier credentials of the name end `overlap_us` (microseconds) after its use."""
 
@@ -83,9 +73,9 @@ async def credentials(connection: Connection) -> list[CredentialRow]:
     return await fetch(connection, "credentials", CredentialRow)
 
 
-async def counts(connection: Connection) -> CredentialCounts:
-    """Return counts that change whenever a credential does; cheap for any number of credentials."""
-    return (await fetch(connection, "credential_counts", CredentialCounts))[0]
+async def counts(connection: Connection) -> tuple[int, ...]:
+    """Return the numbers of credentials ever made, revoked, given an end, and used; none of them ever decreases."""
+    return (await fetch_tuples(connection, "credential_counts"))[0]
 
 
 async def credential(connection: Connection, credential_id: int) -> CredentialRow | None:

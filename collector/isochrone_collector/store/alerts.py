@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from isochrone_collector.alerts.conditions import LastAlert
 from isochrone_collector.alerts.message import Action, AlertMessage, topic_of
 from isochrone_collector.alerts.notifications import OpenProblem, Pending
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_records, fetch_tuples
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, AlertKind
@@ -34,50 +35,13 @@ def _message(row: AlertMessage) -> AlertMessage:
     return AlertMessage(**{one.name: getattr(row, one.name) for one in fields(AlertMessage)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Overdue:
-    receiver: str
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DeliveryRow:
-    alert_id: int
-    receiver: str
-    is_pending: bool
-    delivered_at: int | None
-    attempts: int
-    last_error: str
-    is_silenced: bool
-
-    @property
-    def delivery(self) -> AlertDelivery:
-        state = DeliveryState.PENDING if self.is_pending else DeliveryState.GIVEN_UP
-        if self.is_silenced or self.delivered_at is not None:
-            state = DeliveryState.SILENCED if self.is_silenced else DeliveryState.DELIVERED
-        return AlertDelivery(
-            receiver=self.receiver,
-            state=state,
-            delivered_at=self.delivered_at,
-            attempts=self.attempts,
-            last_error=self.last_error,
-        )
-
-
 async def schedule(
     connection: Connection, message: AlertMessage, receivers: Collection[str], *, next_attempt_at: int | None
 ) -> None:
     """Schedule the delivery of an alert to receivers, at an instant or never."""
-    thread = topic_of(message).dedup_key
+    own = {"alert_id": message.id, "thread": topic_of(message).dedup_key, "next_attempt_at": next_attempt_at}
     for receiver in receivers:
-        await execute(
-            connection,
-            "add_delivery",
-            alert_id=message.id,
-            receiver=receiver,
-            thread=thread,
-            next_attempt_at=next_attempt_at,
-        )
+        await execute(connection, "add_delivery", receiver=receiver, **own)
 
 
 async def pending(connection: Connection, receiver: str) -> list[Pending]:
@@ -89,8 +53,8 @@ async def pending(connection: Connection, receiver: str) -> list[Pending]:
 
 async def count_overdue(connection: Connection, due_by: Mapping[str, int]) -> dict[str, int]:
     """Return the number of alerts of each receiver that were due by its instant or tried, and are not silenced."""
-    rows = await fetch(connection, "count_overdue", _Overdue, receivers=list(due_by), due_at=list(due_by.values()))
-    return dict.fromkeys(due_by, 0) | {row.receiver: row.n for row in rows}
+    asked = {"receivers": list(due_by), "due_at": list(due_by.values())}
+    return dict.fromkeys(due_by, 0) | dict(await fetch_tuples(connection, "count_overdue", **asked))
 
 
 async def open_problems(connection: Connection, receiver: str) -> list[OpenProblem]:
@@ -133,15 +97,8 @@ async def record_failed(
     connection: Connection, receiver: str, alert_id: int, *, next_attempt_at: int | None, error: str, at: int
 ) -> None:
     """Record an attempt that failed, and when the next one is, if any."""
-    await execute(
-        connection,
-        "record_failed",
-        receiver=receiver,
-        alert_id=alert_id,
-        next_attempt_at=next_attempt_at,
-        last_error=error,
-        at=at,
-    )
+    found = {"next_attempt_at": next_attempt_at, "last_error": error, "at": at}
+    await execute(connection, "record_failed", receiver=receiver, alert_id=alert_id, **found)
 
 
 async def close(connection: Connection, receiver: str, threads: Sequence[str]) -> None:
@@ -170,26 +127,19 @@ async def repeat(connection: Connection, receiver: str, alert_ids: Sequence[int]
 async def of_alerts(connection: Connection, alert_ids: Sequence[int]) -> dict[int, tuple[AlertDelivery, ...]]:
     """Return the deliveries of some alerts, by alert id."""
     found: dict[int, tuple[AlertDelivery, ...]] = {}
-    for row in await fetch(connection, "deliveries_of_alerts", _DeliveryRow, alert_ids=list(alert_ids)):
-        found[row.alert_id] = (*found.get(row.alert_id, ()), row.delivery)
+    for row in await fetch_records(connection, "deliveries_of_alerts", alert_ids=list(alert_ids)):
+        alert_id, is_pending, is_silenced = (row.pop(name) for name in ("alert_id", "is_pending", "is_silenced"))
+        state = DeliveryState.PENDING if is_pending else DeliveryState.GIVEN_UP
+        if is_silenced or row["delivered_at"] is not None:
+            state = DeliveryState.SILENCED if is_silenced else DeliveryState.DELIVERED
+        found[alert_id] = (*found.get(alert_id, ()), AlertDelivery(**row, state=state))
     return found
 
 
 MAX_LISTED = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewestRow:
-    """The last alert of some kinds about a subject."""
-
-    id: int
-    kind: str
-    subject: str
-    raised_at: int
-
-
 def _with(alert: Alert, delivered: tuple[AlertDelivery, ...]) -> Alert:
-    """Return an alert with its deliveries."""
     if not delivered:
         return alert
     worst = max(delivered, key=lambda one: (one.delivered_at is None, one.attempts))
@@ -223,9 +173,10 @@ async def by_id(connection: Connection, alert_id: int) -> Alert:
     return _with(found, (await of_alerts(connection, [alert_id])).get(alert_id, ()))
 
 
-async def newest(connection: Connection, kinds: Iterable[AlertKind]) -> list[NewestRow]:
+async def newest(connection: Connection, kinds: Iterable[AlertKind]) -> dict[str, LastAlert]:
     """Return the last alert of some kinds about each subject."""
-    return await fetch(connection, "newest_alerts", NewestRow, kinds=list(kinds))
+    rows = await fetch_tuples(connection, "newest_alerts", kinds=list(kinds))
+    return {subject: LastAlert(AlertKind(kind), alert_id, at) for alert_id, kind, subject, at in rows}
 
 
 async def newest_of_thread(connection: Connection, thread: str, alert_id: int) -> AlertMessage | None:

@@ -22,7 +22,7 @@ The laws:
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -36,7 +36,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.analysis.probe_records import BLOCKED_SHIFT, RECORD, Records, joined, selected
 from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import DatabaseSetBack, PartitionMissing
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_values, query
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_tuples, fetch_values, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, columns_of, fields_of
 from isochrone_collector.store.probe_queries import record_of
 from isochrone_collector.store.vantages import AHEAD_US
@@ -314,14 +314,6 @@ async def transactions(connection: Connection) -> Transactions:
     return (await fetch(connection, "transactions", Transactions))[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LedgerRow:
-    vantage_id: int
-    region: str
-    newest: int
-    batches: bytes
-
-
 Listing = Mapping[tuple[int, str], AbstractSet[bytes]]
 """Batches by vantage and region."""
 
@@ -390,9 +382,13 @@ class NewBatches:
     ) -> tuple[Listing, int]:
         """Return the batches since a mark and before a transaction, and the newest transaction of both."""
         asked = {"newest": mark.newest, "pending_before": mark.pending, "until": until, "pending": found.pending}
-        rows = await fetch(connection, "batches_since", _LedgerRow, **asked)
-        listed = {(row.vantage_id, row.region): set(_batches_of(row.batches)) for row in rows}
-        return listed, max((mark.newest, *(row.newest for row in rows)))
+        rows = await fetch_tuples(connection, "batches_since", **asked)
+        size = _BATCH.size
+        listed = {
+            (vantage_id, region): {content[begin : begin + size] for begin in range(0, len(content), size)}
+            for vantage_id, region, _, content in rows
+        }
+        return listed, max((mark.newest, *(newest for _, _, newest, _ in rows)))
 
     def _decoded(self, vantage_id: int, region: str, content: bytes) -> NewBatch:
         epoch, seq, oldest, newest, stored, transaction_id = _BATCH.unpack(content)
@@ -409,10 +405,6 @@ def _before(transaction_id: int, pending: Sequence[int]) -> Sequence[int]:
 def _of(transaction_id: int, listed: Listing) -> Listing:
     end = _TRANSACTION.pack(transaction_id)
     return {vantage: {one for one in batches if one.endswith(end)} for vantage, batches in listed.items()}
-
-
-def _batches_of(content: bytes) -> Iterator[bytes]:
-    return (content[begin : begin + _BATCH.size] for begin in range(0, len(content), _BATCH.size))
 
 
 async def probes_of(

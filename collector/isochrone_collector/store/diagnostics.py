@@ -61,7 +61,8 @@ def facts(conninfo: str, *, known_entry: Head = NO_ENTRY) -> DatabaseFacts:
         offset_us, uncertainty_us = _clock(connection)
         is_cluster, is_newest = _yes(connection, "citus_is_there"), revision == newest
         names = connection.execute(query("partitions")).fetchall() if revision else []
-        progress = _progress(connection) if is_newest else {}
+        rows = connection.execute(query("progress")).fetchall() if is_newest else []
+        progress = {name: (at - _EPOCH) // timedelta(microseconds=1) for name, at in rows}
         lost = connection.execute(query("citus_lost_nodes")).fetchall() if is_cluster else []
         signature = connection.execute(query("newest_plan_signature")).fetchone() if is_newest else None
         return DatabaseFacts(
@@ -80,14 +81,13 @@ def facts(conninfo: str, *, known_entry: Head = NO_ENTRY) -> DatabaseFacts:
             failing_jobs={name.removeprefix(FAILING): at for name, at in progress.items() if name.startswith(FAILING)},
             lost_workers=tuple(str(node) for (node,) in lost) if is_cluster else None,
             local_tables=citus.local_tables(connection),
-            audit=_audit(connection, known_entry) if is_newest else None,
+            audit=chain_of(
+                connection.execute(query("audit_chain")), known=known_entry, is_owned=_yes(connection, "owns_audit")
+            )
+            if is_newest
+            else None,
             worker_settings=dict(connection.execute(query("citus_worker_settings")).fetchall()) if is_cluster else {},
         )
-
-
-def _audit(connection: psycopg.Connection, known: Head) -> Chain:
-    rows = connection.execute(query("audit_chain"))
-    return chain_of(rows, known=known, is_owned=_yes(connection, "owns_audit"))
 
 
 def driver() -> str:
@@ -101,11 +101,6 @@ def _clock(connection: psycopg.Connection) -> tuple[int, int]:
     there_us = _number(connection, "clock")
     after_ns = time.time_ns()
     return there_us - (before_ns + after_ns) // 2000, (after_ns - before_ns) // 2000
-
-
-def _progress(connection: psycopg.Connection) -> dict[str, int]:
-    rows: list[tuple[str, datetime]] = connection.execute(query("progress")).fetchall()
-    return {name: (at - _EPOCH) // timedelta(microseconds=1) for name, at in rows}
 
 
 def _yes(connection: psycopg.Connection, name: str) -> bool:

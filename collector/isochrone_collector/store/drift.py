@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_columns, fetch_values
+from isochrone_collector.store.postgres.pool import (
+    Connection,
+    execute,
+    fetch,
+    fetch_columns,
+    fetch_tuples,
+    fetch_values,
+)
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
@@ -39,30 +46,6 @@ class DriftRow(SeriesKey):
     may_be_weekly: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedRow:
-    """The numbers of rounds of a target from a region that have a value of each watched metric."""
-
-    target_id: int
-    region: str
-    ttft: int
-    tokens_per_second: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownRow(SeriesKey):
-    changed_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NewestChangeRow:
-    """The newest change of one target from one region."""
-
-    target_id: int
-    region: str
-    changed_at: int
-
-
 async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
     """Return the round medians of the watched metrics, by target and region."""
     async with connection.transaction():
@@ -73,9 +56,10 @@ async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
     """Return the instants since `from_at` at which each series of some targets changed."""
     found: dict[SeriesKey, list[int]] = {}
-    for row in await fetch(connection, "changes_since", _KnownRow, target_ids=target_ids, from_at=from_at):
-        key = SeriesKey(target_id=row.target_id, region=row.region, metric=row.metric)
-        found.setdefault(key, []).append(row.changed_at)
+    rows = await fetch_tuples(connection, "changes_since", target_ids=target_ids, from_at=from_at)
+    for target_id, region, metric, changed_at in rows:
+        key = SeriesKey(target_id=target_id, region=region, metric=Metric(metric))
+        found.setdefault(key, []).append(changed_at)
     return found
 
 
@@ -94,12 +78,13 @@ async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
     return await fetch(connection, "changes_of_window", DriftRow, **scope.parameters())
 
 
-async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
-    """Return the numbers of rounds in which changes are searched."""
-    return await fetch(connection, "rounds_watched", WatchedRow, **scope.parameters(), streamed=_OUTCOMES["streamed"])
+async def watched(connection: Connection, scope: Scope) -> list[int]:
+    """Return the numbers of rounds of the series in which changes are searched; one without values has 0."""
+    asked = {**scope.parameters(), "streamed": _OUTCOMES["streamed"]}
+    return [n for _, _, *counts in await fetch_tuples(connection, "rounds_watched", **asked) for n in counts]
 
 
 async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
     """Return target and region → the newest change of the metric within the scope, if any."""
-    rows = await fetch(connection, "newest_changes", _NewestChangeRow, **scope.parameters(), metric=metric)
-    return {(row.target_id, row.region): row.changed_at for row in rows}
+    rows = await fetch_tuples(connection, "newest_changes", **scope.parameters(), metric=metric)
+    return {(target_id, region): changed_at for target_id, region, changed_at in rows}

@@ -9,7 +9,15 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_columns, fetch_one, fetch_values
+from isochrone_collector.store.postgres.pool import (
+    Connection,
+    execute,
+    fetch,
+    fetch_columns,
+    fetch_one,
+    fetch_tuples,
+    fetch_values,
+)
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertKind, FailedProbe, Incident
@@ -50,23 +58,6 @@ class _RoundsRow:
             yield RoundResult(
                 target_id=self.target_id, region=self.region, vantage_id=vantage_id, round_at=at, kind=kind
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ClassRow:
-    outcome: str
-    http_status: int | None
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FailureRow:
-    vantage: str
-    region: str
-    round_at: int
-    outcome: str
-    http_status: int | None
-    error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +110,16 @@ async def summarised(connection: Connection, incident: TargetIncident) -> Failur
         "until_at": incident.last_failed_at,
         "outcomes": _OUTCOMES[incident.kind],
     }
-    classes = await fetch(connection, "failure_classes", _ClassRow, **selection)
-    newest = await fetch(connection, "newest_failures", _FailureRow, **selection, limit=MAX_SAMPLES)
+    rows = await fetch_tuples(connection, "failure_classes", **selection)
+    classes = {_class(outcome, status): n for outcome, status, n in rows}
+    newest = await fetch_tuples(connection, "newest_failures", **selection, limit=MAX_SAMPLES)
     return FailureSummary(
-        classes={_class_of(row): row.n for row in sorted(classes, key=lambda row: (-row.n, _class_of(row)))},
+        classes=dict(sorted(classes.items(), key=lambda item: (-item[1], item[0]))),
         samples=tuple(
-            FailedProbe(vantage=row.vantage, region=row.region, round_at=row.round_at, outcome=_class_of(row))
-            for row in newest
+            FailedProbe(vantage=vantage, region=region, round_at=at, outcome=_class(outcome, status))
+            for vantage, region, at, outcome, status, _ in newest
         ),
-        example=next((row.error for row in newest if row.error), "")[:MAX_EXAMPLE_CHARS],
+        example=next((error for *_, error in newest if error), "")[:MAX_EXAMPLE_CHARS],
     )
 
 
@@ -172,6 +164,5 @@ async def by_id(connection: Connection, incident_id: int) -> Incident | None:
     return found.incident if found else None
 
 
-def _class_of(row: _ClassRow | _FailureRow) -> str:
-    """Return the outcome, with the HTTP status if there is one: `http_error 500`."""
-    return row.outcome if row.http_status is None else f"{row.outcome} {row.http_status}"
+def _class(outcome: str, http_status: int | None) -> str:
+    return outcome if http_status is None else f"{outcome} {http_status}"

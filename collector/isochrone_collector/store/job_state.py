@@ -7,11 +7,10 @@ Notifications (LISTEN/NOTIFY) to all collectors on the same database. They have 
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from isochrone_collector.errors import DatabaseUnavailable
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_values, translated
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch_tuples, fetch_values, translated
 
 FAILING = "failing."
 """Prefix of the record of a job that keeps failing; its instant is that of the first failure."""
@@ -19,14 +18,6 @@ FAILING = "failing."
 _BATCHES_LOST = "batches_lost"
 
 _LEADER_LOCK_KEY = 4_600_004
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ProgressRow:
-    """One job, done for everything before an instant."""
-
-    name: str
-    done_until: int
 
 
 async def take_leader_lock(connection: Connection) -> bool:
@@ -44,7 +35,7 @@ async def confirm_primary(connection: Connection) -> None:
 
 async def progress(connection: Connection) -> dict[str, int]:
     """Return how far each job is done, in microseconds since the Unix epoch; jobs that never ran are missing."""
-    return {row.name: row.done_until for row in await fetch(connection, "progress", _ProgressRow)}
+    return dict(await fetch_tuples(connection, "progress"))
 
 
 async def next_number(connection: Connection, name: str) -> int | None:

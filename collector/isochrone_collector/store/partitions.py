@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Literal
 
 from psycopg import sql
 
@@ -181,7 +182,7 @@ async def forget_late(database: Database, before_at: int) -> bool:
     return await _forget_received(database, "oldest_late", "forget_late", before_at)
 
 
-async def forget_summaries(database: Database, resolution: Resolution, before_at: int) -> bool:
+async def forget_summaries(database: Database, before_at: int, *, resolution: Resolution) -> bool:
     """Delete summaries of buckets that ended at `before_at` or earlier. Raises `DatabaseUnavailable`."""
     async with database.connection() as connection:
         (oldest_at,) = await fetch_values(connection, "oldest_bucket", resolution=resolution)
@@ -193,10 +194,10 @@ async def forget_summaries(database: Database, resolution: Resolution, before_at
     return True
 
 
-async def forget_incidents(database: Database, before_at: int) -> bool:
-    """Delete incidents that ended before `before_at`. Raises `DatabaseUnavailable`."""
+async def forget_ended(database: Database, before_at: int, *, what: Literal["incidents", "silences"]) -> bool:
+    """Delete incidents or silences that ended before `before_at`. Raises `DatabaseUnavailable`."""
     async with database.connection() as connection:
-        return await execute(connection, "forget_incidents", before_at=before_at)
+        return await execute(connection, f"forget_{what}", before_at=before_at)
 
 
 async def forget_alerts(database: Database, before_at: int) -> bool:
@@ -206,12 +207,6 @@ async def forget_alerts(database: Database, before_at: int) -> bool:
             await execute(connection, "forget_deliveries", ids=ids)
             await execute(connection, "forget_alerts", ids=ids)
     return bool(ids)
-
-
-async def forget_silences(database: Database, before_at: int) -> bool:
-    """Delete silences and acknowledgements that ended before `before_at`. Raises `DatabaseUnavailable`."""
-    async with database.connection() as connection:
-        return await execute(connection, "forget_silences", before_at=before_at)
 
 
 async def _forget_received(database: Database, oldest: str, forget: str, before_at: int) -> bool:

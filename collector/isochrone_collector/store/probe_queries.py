@@ -22,7 +22,7 @@ from isochrone_collector.analysis.simulation import SentProbes
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import vantages
-from isochrone_collector.store.postgres.pool import Connection, fetch, query
+from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_tuples, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, fields_of
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.answers import Metric, Window
@@ -135,12 +135,6 @@ class Scope:
         return {**fields_of(self.window), "target_ids": self.target_ids, "regions": self.regions}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _PartRow:
-    target_id: int
-    probes: bytes
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeColumns:
     """Probes as records; `target` has the place of the target of each, and their column `place` that of the region."""
@@ -189,23 +183,23 @@ async def read(connection: Connection, scope: Scope, *names: str, most: float | 
     regions, fields = await region_names(connection, scope), record_type(*names)
     statement = query("probe_columns").format(record=record_of(fields))
     most = MAX_PROBES if most is None else most
-    rows: list[_PartRow] = []
+    rows: list[tuple[int, bytes]] = []
     from_at, days, many = scope.window.from_at, 1, 0
     # The server holds the columns of a target in memory before it sends them, which a whole month would exceed. So the
     # window is read day by day, or several days at once if a day has few rows.
     while from_at < scope.window.until_at:
         until_at = min(day_of(from_at) + days * DAY_US, scope.window.until_at)
         part = replace(scope, window=Window(from_at=from_at, until_at=until_at), regions=regions)
-        found = await fetch(connection, statement, _PartRow, **part.parameters())
-        count = sum(len(row.probes) for row in found) // fields.itemsize
+        found: list[Any] = await fetch_tuples(connection, statement, **part.parameters())
+        count = sum(len(probes) for _, probes in found) // fields.itemsize
         rows, many, from_at = rows + found, many + count, until_at
         days = max(1, min(2 * days, days * _PORTION // (1 + count)))
         if many > most:
             raise BadRequest(f"more than {most:_} probes: choose a shorter window, fewer targets or fewer regions")
-    target_ids = tuple({row.target_id: None for row in rows})
-    target = np.array([target_ids.index(row.target_id) for row in rows], np.int64)
-    sizes = [len(row.probes) // fields.itemsize for row in rows]
-    records = np.frombuffer(b"".join(row.probes for row in rows), fields)
+    target_ids = tuple({target_id: None for target_id, _ in rows})
+    target = np.array([target_ids.index(target_id) for target_id, _ in rows], np.int64)
+    sizes = [len(probes) // fields.itemsize for _, probes in rows]
+    records = np.frombuffer(b"".join(probes for _, probes in rows), fields)
     return ProbeColumns(target_ids, regions, np.repeat(target, sizes), records)
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg.errors import UniqueViolation
 
 from isochrone_collector.errors import Conflict
 from isochrone_collector.store import job_state
 from isochrone_collector.store.job_state import Channel
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_tuples, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.routes import RouteEvent, RouteTable
@@ -56,12 +57,6 @@ class FullTableRow(TableRow):
     before: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RouteRow:
-    client_region: str
-    route: str
-
-
 async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
     """Store tables and notify all collectors in a transaction. Raises `Conflict` if another one has published."""
     try:
@@ -104,9 +99,9 @@ async def in_full(connection: Connection, *, client_region: str, route: str, gen
     return await fetch_one(connection, "route_table_in_full", FullTableRow, **asked)
 
 
-async def known(connection: Connection) -> list[tuple[str, str]]:
+async def known(connection: Connection) -> list[tuple[Any, ...]]:
     """Return the (region, route) pairs that have a table."""
-    return [(row.client_region, row.route) for row in await fetch(connection, "known_routes", _RouteRow)]
+    return await fetch_tuples(connection, "known_routes")
 
 
 async def events(

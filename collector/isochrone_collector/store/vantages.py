@@ -9,7 +9,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
+from isochrone_collector.fleet_state import Spender, reported
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_tuples, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.model import MINUTE_US, SECOND_US, Heartbeat, Vantage
 
@@ -53,15 +54,6 @@ class VantageStateRow:
     refused_targets: str | None
     stopped: bool
     duplicate_at: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpenderRow:
-    """A vantage and the spend that its agent reported."""
-
-    name: str
-    region: str
-    spend: list[dict[str, Any]]
 
 
 LEASE_US = 30 * SECOND_US
@@ -118,14 +110,6 @@ class _RecordedRow(Deliverer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LedgerCountRow:
-    """The number of samples in the ledger of a vantage's epoch."""
-
-    id: int
-    ledgered: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The ids of the vantages whose heartbeats were not recorded, and the agents that deliver for the other ones."""
 
@@ -176,8 +160,8 @@ async def record_heartbeat(connection: Connection, reports: Iterable[HeartbeatRe
 async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> None:
     """Count the samples in the ledger of new epochs: there may be more than were stored just now."""
     if epochs:
-        rows = await fetch(connection, "count_ledgers", _LedgerCountRow, id=list(epochs), epoch=list(epochs.values()))
-        counts = dict.fromkeys(epochs, 0) | {row.id: row.ledgered for row in rows}
+        rows = await fetch_tuples(connection, "count_ledgers", id=list(epochs), epoch=list(epochs.values()))
+        counts = dict.fromkeys(epochs, 0) | dict(rows)
         await execute(connection, "set_ledgered", id=list(counts), ledgered=list(counts.values()))
 
 
@@ -246,19 +230,11 @@ async def record_duplicate(connection: Connection, vantage_id: int, epoch: int, 
     await execute(connection, "record_duplicate", id=vantage_id, epoch=epoch, first_at=first_at, last_at=last_at)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DuplicateRow:
-    """A vantage with a second agent that was refused."""
-
-    name: str
-    region: str
-    duplicate_epoch: int
-    duplicate_first_at: int
-
-
-async def duplicates(connection: Connection, *, now_at: int) -> list[DuplicateRow]:
-    """Return the vantages with a second agent that was refused a moment ago, and for longer than a restart takes."""
-    return await fetch(connection, "duplicates", DuplicateRow, now_at=now_at)
+async def duplicates(connection: Connection, *, now_at: int) -> list[tuple[Any, ...]]:
+    """Return name and region of the vantages with a second agent that was refused a moment ago, and for longer than a
+    restart takes; the epoch of that agent, and the instant since when.
+    """
+    return await fetch_tuples(connection, "duplicates", now_at=now_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,9 +260,10 @@ async def states(connection: Connection, *, now_at: int) -> list[VantageStateRow
     return await fetch(connection, "vantage_states", VantageStateRow, now_at=now_at)
 
 
-async def spenders(connection: Connection) -> list[SpenderRow]:
+async def spenders(connection: Connection) -> list[Spender]:
     """Return all vantages with the spend they reported, by region and name."""
-    return await fetch(connection, "spenders", SpenderRow)
+    rows = await fetch_tuples(connection, "spenders")
+    return [Spender(vantage=name, region=region, reported=reported(spend)) for name, region, spend in rows]
 
 
 async def regions(connection: Connection) -> list[str]:

@@ -7,7 +7,7 @@ Every statement is in `sql/*.sql`, by name. Placeholders are %(name)s. The modul
 import asyncio
 import copy
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from importlib.resources import files
@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, cast
 import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import BaseRowFactory, class_row, dict_row, kwargs_row, scalar_row
+from psycopg.rows import BaseRowFactory, class_row, dict_row, kwargs_row, scalar_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from isochrone_collector.errors import DatabaseUnreachable, DeadlineExceeded, SettingsError
@@ -257,13 +257,18 @@ async def fetch(connection: Connection, statement: Statement | str, row: type[Ro
     names of the columns, and are converted as in `values.conversions`. The parameters are those of
     `values.parameters_of`; instants are in microseconds since the Unix epoch.
     """
-    async with connection.cursor(binary=True, row_factory=_factory(row)) as cursor:
+    return await _fetched(connection, statement, _factory(row), parameters)
+
+
+async def _fetched(
+    connection: Connection, statement: Statement | str, factory: BaseRowFactory[Row], parameters: Mapping[str, object]
+) -> list[Row]:
+    async with connection.cursor(binary=True, row_factory=factory) as cursor:
         await cursor.execute(_statement(statement), values.parameters_of(parameters))
         return await cursor.fetchall()
 
 
 def _factory(row: type[Row]) -> BaseRowFactory[Row]:
-    """Return what makes values of a class of rows."""
     conversions = values.conversions(cast("Any", row))
     if not conversions:
         return class_row(row)
@@ -287,9 +292,14 @@ async def fetch_one(
 
 async def fetch_values(connection: Connection, statement: Statement | str, **parameters: object) -> list[Any]:
     """Return the first column of all rows of a statement, with parameters as of `fetch`."""
-    async with connection.cursor(binary=True, row_factory=scalar_row) as cursor:
-        await cursor.execute(_statement(statement), values.parameters_of(parameters))
-        return await cursor.fetchall()
+    return await _fetched(connection, statement, scalar_row, parameters)
+
+
+async def fetch_tuples(
+    connection: Connection, statement: Statement | str, **parameters: object
+) -> list[tuple[Any, ...]]:
+    """Return all rows of a statement as tuples, with parameters as of `fetch`."""
+    return await _fetched(connection, statement, tuple_row, parameters)
 
 
 async def fetch_columns(
@@ -306,9 +316,7 @@ async def fetch_records(
     connection: Connection, statement: Statement | str, **parameters: object
 ) -> list[dict[str, Any]]:
     """Return all rows of a statement as dictionaries by column."""
-    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
-        await cursor.execute(_statement(statement), values.parameters_of(parameters))
-        return await cursor.fetchall()
+    return await _fetched(connection, statement, dict_row, parameters)
 
 
 async def execute(connection: Connection, statement: Statement | str, **parameters: object) -> bool:

@@ -424,10 +424,10 @@ async def test_old_alerts_are_forgotten(oncall: Bench, receiver: Receiver, datab
     kept = await oncall.silence("y/*", 300 * DAY_US)
     oncall.clock.at += 5 * DAY_US
     assert not await partitions.forget_alerts(oncall.database, oncall.clock.at - 16 * DAY_US)
-    assert not await partitions.forget_silences(oncall.database, oncall.clock.at - 16 * DAY_US)
+    assert not await partitions.forget_ended(oncall.database, oncall.clock.at - 16 * DAY_US, what="silences")
     assert await partitions.forget_alerts(oncall.database, oncall.clock.at)
     assert not await partitions.forget_alerts(oncall.database, oncall.clock.at)
-    assert await partitions.forget_silences(oncall.database, oncall.clock.at)
+    assert await partitions.forget_ended(oncall.database, oncall.clock.at, what="silences")
     names = sorted((one.subject, one.kind.value) for one in await oncall.listed())
     assert names == [
         ("openai/a", "target_recovered"),
