@@ -240,7 +240,6 @@ class Acceptor:
             del self._open[address]
 
     def _hear(self, silent: _Silent) -> None:
-        """Queue a connection that has something to read."""
         self._forget_silent(silent)
         self._ready.append(silent)
         if len(self._ready) == 1:

@@ -82,7 +82,6 @@ def fresh_us(plan: Plan | None) -> int:
 
 
 def _why_nothing_planned(plan: Plan | None) -> str:
-    """Return why the plan expects no samples; empty if it does."""
     if plan is None:
         return "no plan has been applied yet"
     if not plan.targets:

@@ -184,7 +184,6 @@ class _Reader:
         return self._given(self.part[name], name)
 
     def _given(self, value: object, name: str) -> str:
-        """Return a text, from the environment or from a file if it is given so."""
         if isinstance(value, str):
             return value
         if isinstance(value, dict) and len(value) == 1:

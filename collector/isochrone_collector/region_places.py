@@ -56,7 +56,6 @@ def _parse(text: str) -> tuple[str, RegionPlace]:
 
 @cache
 def _published() -> Mapping[tuple[str, str], RegionPlace]:
-    """Return the places of cloud regions by provider and name, and by name alone with an empty provider."""
     found: dict[tuple[str, str], RegionPlace] = {}
     with resources.files(__package__).joinpath("region_places.csv").open("r", encoding="utf-8") as file:
         for row in csv.DictReader(file):

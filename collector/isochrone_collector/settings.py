@@ -291,7 +291,6 @@ def _receivers(given: Options, environment: Mapping[str, str]) -> tuple[Receiver
 
 
 def _retention(given: Options) -> RetentionPeriods:
-    """Return the retention periods. Raises `SettingsError` if one is shorter than another one needs."""
     periods = RetentionPeriods(
         samples_us=_period_us("--keep-samples", given.keep_samples),
         hours_us=_period_us("--keep-hours", given.keep_hours),

@@ -170,21 +170,21 @@ class SilenceService:
             )
         return silence
 
-    async def acknowledge(self, problem: str, *, duration_us: int, reason: str) -> Silence:
+    async def acknowledge(self, id: str, *, duration_us: int, reason: str) -> Silence:  # noqa: A002  # as in the .proto
         """Acknowledge the problem of an incident or an alert. Raises `BadRequest`, and `Conflict` if it is over."""
-        found = _NAME.fullmatch(problem)
+        found = _NAME.fullmatch(id)
         if found is None:
-            raise BadRequest(f"{problem!r} is not the id of an incident or an alert")
+            raise BadRequest(f"{id!r} is not the id of an incident or an alert")
         number = int(found[1], 16)
         async with self.database.transaction() as connection:
-            last = await alerts.newest_of_thread(connection, problem, number)
+            last = await alerts.newest_of_thread(connection, id, number)
             if last is None:
-                raise BadRequest(f"no alert is about {problem}; `isochrone incidents` lists incidents")
+                raise BadRequest(f"no alert is about {id}; `isochrone incidents` lists incidents")
             topic = topic_of(last)
             if topic.action is Action.END:
-                raise Conflict(f"{problem} is over: {last.subject} {last.sentence}")
+                raise Conflict(f"{id} is over: {last.subject} {last.sentence}")
             if topic.action is Action.EVENT:
-                raise BadRequest(f"{problem} has no end, so it is not repeated and cannot be acknowledged")
+                raise BadRequest(f"{id} has no end, so it is not repeated and cannot be acknowledged")
             silence = self._silence(duration_us, reason, {"thread": topic.dedup_key, "subject": last.subject})
             await silences.add(connection, silence)
             target = f"{silence.name} {topic.dedup_key} {last.subject}"
@@ -192,17 +192,17 @@ class SilenceService:
             await self.alerting.raise_alert(connection, _message(silence, last))
         return silence
 
-    async def end(self, silence_id: int) -> Silence:
+    async def end(self, id: int) -> Silence:  # noqa: A002  # as in the .proto
         """End a silence or an acknowledgement before its time. Raises `BadRequest`, and `Conflict` if it has ended."""
         now_at = self.clock()
         async with self.database.transaction() as connection:
-            silence = await silences.by_id(connection, silence_id)
+            silence = await silences.by_id(connection, id)
             if silence is None:
-                raise BadRequest(f"there is no silence {silence_name(silence_id)}")
-            if not await silences.end(connection, silence_id, by=audit.principal(), at=now_at):
+                raise BadRequest(f"there is no silence {silence_name(id)}")
+            if not await silences.end(connection, id, by=audit.principal(), at=now_at):
                 raise Conflict(f"{silence.name} has ended already")
             await audit.record(connection, at=now_at, action="alert.unsilence", target=silence.name)
-            ended = await silences.by_id(connection, silence_id)
+            ended = await silences.by_id(connection, id)
         return ended or silence
 
     async def listed(self, *, past: bool) -> SilenceList:

@@ -23,8 +23,6 @@ from isochrone_collector.receivers import Format, Receiver
 from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import SECOND_US
 
-_ELLIPSIS = "…"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
@@ -42,7 +40,7 @@ def encoded(document: object) -> bytes:
 
 def cut(text: str, most: int) -> str:
     """Return a text with at most so many characters; a cut one ends with an ellipsis."""
-    return text if len(text) <= most else text[: most - 1] + _ELLIPSIS
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 _HEADER_CHARS, _SECTION_CHARS = 150, 3000

@@ -68,7 +68,6 @@ def sift(pending: Iterable[Pending], known: Collection[str], silences: Collectio
 def _sift_problem(
     alerts: list[Pending], found: Sifted, *, is_known: bool, silences: Collection[Silence], now_at: int
 ) -> None:
-    """Separate the alerts about one problem, oldest first."""
     has_end = any(one.topic.action is Action.END for one in alerts)
     # A repetition is of no use beside news of the problem.
     stale = [one for one in alerts if one.repeats and len(alerts) > 1]

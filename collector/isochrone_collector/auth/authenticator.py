@@ -33,8 +33,6 @@ LIFETIME_US = 7 * DAY_US
 MAX_SESSIONS = 100
 """Maximum number of sessions of one credential; a further one ends the oldest."""
 
-_TOKEN_BYTES = 32
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
@@ -59,7 +57,7 @@ class Sessions:
         own = [key for key, one in self._open.items() if one.credential_id == credential_id]
         for key in own[: max(0, len(own) - MAX_SESSIONS + 1)]:
             del self._open[key]
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        token = secrets.token_urlsafe(32)
         self._open[_hash_of(token)] = _Session(credential_id=credential_id, ends_at=now_at + LIFETIME_US)
         return token
 
@@ -211,7 +209,6 @@ class Authenticator:
         return self._known.get(credential_id) or await self._look_up_unknown(credential_id)
 
     def _admit(self, row: CredentialRow, roles: Iterable[Role]) -> Principal:
-        """Return the holder of a credential if it is valid and has one of the roles."""
         if row.revoked_at is not None:
             raise Unauthenticated(f"the credential of {row.name!r} has been revoked")
         if not row.is_valid(self.clock()):

@@ -35,7 +35,6 @@ MAX_LIFETIME_US = 3650 * DAY_US
 DEFAULT_LIFETIMES_US = {Role.VANTAGE: 365 * DAY_US, Role.READER: 365 * DAY_US, Role.OPERATOR: 90 * DAY_US}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
-_ID_BITS = 63
 # The rate for tokens of one address that are not open; the connections for joining limit all addresses together.
 _LOOK_UPS_PER_SECOND = 5.0
 
@@ -322,7 +321,6 @@ def _check_names(name: str, role: str, region: str | None) -> None:
 
 
 def _checked(row: InvitationRow | None, token: JoinToken) -> InvitationRow:
-    """Return the invitation if the token has its secret."""
     if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
         raise Unauthenticated("this collector did not make the join token")
     return row
@@ -352,7 +350,6 @@ async def _record(connection: Connection, action: str, row: CredentialRow | Invi
 
 
 def _is_held(row: CredentialRow, credential: Credential, now_at: int) -> bool:
-    """Return whether the row is that of the credential, which is valid."""
     return hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)) and row.is_valid(now_at)
 
 
@@ -379,4 +376,4 @@ def _access(row: CredentialRow | InvitationRow, now_at: int) -> Access:
 
 
 def _new_credential() -> Credential:
-    return Credential(id=secrets.randbits(_ID_BITS) or 1, secret=secrets.token_bytes(SECRET_BYTES))
+    return Credential(id=secrets.randbits(63) or 1, secret=secrets.token_bytes(SECRET_BYTES))

@@ -31,10 +31,7 @@ Write = Callable[[str], None]
 
 _HEADINGS = ("id", "what", "by", "until (UTC)", "reason")
 _ID = re.compile(r"(?:silence_)?([0-7][0-9a-f]{15})")
-_SECRET_BYTES = 32
 _MAX_BYTES = 64 * 1024
-_TIMEOUT_S = 5.0
-_DEFAULT_LISTEN = "127.0.0.1:4670"
 
 
 @click.group(epilog=example("isochrone-collector alerts test"))
@@ -45,7 +42,7 @@ def alerts() -> None:
 @alerts.command(epilog=example("(umask 077; isochrone-collector alerts secret > alert.secret)"))
 def secret() -> None:
     """Print a new secret for signing alerts."""
-    click.echo(webhook_signature.format_secret(secrets.token_bytes(_SECRET_BYTES)))
+    click.echo(webhook_signature.format_secret(secrets.token_bytes(32)))
 
 
 @alerts.command(epilog=example("isochrone-collector alerts test"))
@@ -155,7 +152,7 @@ def unsilence(*, name: str, output: str, client: OperatorClient) -> None:
 )
 @click.option(
     "--listen",
-    default=_DEFAULT_LISTEN,
+    default="127.0.0.1:4670",
     show_default=True,
     metavar="HOST:PORT",
     help="Address; port 0 takes a free one.",
@@ -184,7 +181,7 @@ def _receive(listen: Address, secret: bytes, *, print_alert: Write, note: Write)
     seen: set[str] = set()
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = _TIMEOUT_S
+        timeout = 5.0
 
         def do_POST(self) -> None:
             """Take an alert, or refuse it."""

@@ -31,7 +31,6 @@ _MAX_SHOWN = 1_000
 # The prefix of a public key, and enough of the rest to distinguish it.
 _KEY_CHARS = 24
 _SIGN_OF_ROUTES = {NEW_ROUTE: "+", GONE_ROUTE: "-"}
-_EXIT_USAGE = 2
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would change.")
 _sign_option = click.option(
@@ -144,7 +143,7 @@ def _change_plan(work: Callable[..., PlanChange], *, dry_run: bool, yes: bool, o
         click.echo("\n".join(change.problems), err=True)
         if output == "json":
             print_json(to_json_value(change))
-        sys.exit(_EXIT_USAGE)
+        sys.exit(2)
     if not dry_run and change.changed:
         if not yes:
             click.echo(as_text(change), err=True)

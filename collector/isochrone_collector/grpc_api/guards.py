@@ -302,7 +302,6 @@ STREAMS_OF = {**dict.fromkeys(discovery.METHODS, MAX_WATCHES), "/grpc.health.v1.
 
 
 async def _requests(handler: Handler, context: Context, max_bytes: int) -> AsyncIterator[object]:
-    """Yield the requests of a stream. Raises `CollectorError`."""
     while (content := await context.read()) is not grpc.aio.EOF:
         yield await _decoded(handler, content, max_bytes)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -184,7 +185,6 @@ class FleetService:
 
 MAX_AUDIT = 10_000
 _AUDIT_DEFAULT = 100
-Work = Callable[[Any], Awaitable[object]]
 
 
 class OperationsService:
@@ -202,74 +202,49 @@ class OperationsService:
     ) -> None:
         self._database = database
         self._enrolment = enrolment
-        # The work of each method of the .proto, given its request.
-        works: Mapping[str, Work] = {
-            "ListVantages": lambda _: fleet.vantage_list(query_context),
-            "ApplyPlan": lambda request: plans.apply(
-                request.document, dry_run=request.dry_run, applied_by=request.applied_by, signature=request.signature
-            ),
-            "ListPlans": lambda request: plans.history(max(request.limit, 0)),
-            "GetPlan": lambda request: plans.document(_given(request, "version")),
-            "RollBackPlan": lambda request: plans.roll_back(
-                request.to_version, dry_run=request.dry_run, applied_by=request.applied_by, signature=request.signature
-            ),
-            "Invite": lambda request: enrolment.invite(
-                name=request.name,
-                role=request.role,
-                region=_given(request, "region"),
-                expires_us=request.expires_us,
-                overlap_us=request.overlap_us,
-                rotation=request.rotation,
-                lifetime_us=_given(request, "lifetime_us"),
-            ),
-            "ListAccess": lambda _: enrolment.list_access(),
+        # The work of each method of the .proto, whose arguments are the fields of its request.
+        works: Mapping[str, Callable[..., Awaitable[object]]] = {
+            "ListVantages": partial(fleet.vantage_list, query_context),
+            "ApplyPlan": plans.apply,
+            "ListPlans": plans.history,
+            "GetPlan": plans.document,
+            "RollBackPlan": plans.roll_back,
+            "Invite": enrolment.invite,
+            "ListAccess": enrolment.list_access,
             "Revoke": self._revoke,
-            "RecordRestore": lambda request: enrolment.record_restore(vantages=request.vantages),
+            "RecordRestore": enrolment.record_restore,
             "ListAudit": self._audit,
-            "TestAlert": lambda request: alert_delivery.test(request.receiver),
-            "AddSilence": lambda request: silencing.add(
-                targets=request.targets,
-                providers=request.providers,
-                regions=request.regions,
-                kinds=request.kinds,
-                duration_us=request.duration_us,
-                reason=request.reason,
-            ),
-            "AcknowledgeAlert": lambda request: silencing.acknowledge(
-                request.id, duration_us=request.duration_us, reason=request.reason
-            ),
-            "EndSilence": lambda request: silencing.end(request.id),
-            "ListSilences": lambda request: silencing.listed(past=request.past),
+            "TestAlert": alert_delivery.test,
+            "AddSilence": silencing.add,
+            "AcknowledgeAlert": silencing.acknowledge,
+            "EndSilence": silencing.end,
+            "ListSilences": silencing.listed,
         }
         self.handlers = {name: _answering(work) for name, work in works.items()}
         """The handlers by the name of the method."""
 
-    async def _revoke(self, request: operations_pb2.RevokeRequest) -> Message:
-        return operations_pb2.RevokeResponse(revoked=await self._enrolment.revoke(request.name))
+    async def _revoke(self, name: str) -> Message:
+        return operations_pb2.RevokeResponse(revoked=await self._enrolment.revoke(name))
 
-    async def _audit(self, request: operations_pb2.ListAuditRequest) -> AuditTrail:
+    async def _audit(self, *, since_at: int, principal: str, action: str, limit: int) -> AuditTrail:
+        since_at, most = min(max(since_at, 0), MAX_INSTANT_AT), min(max(limit, 0) or _AUDIT_DEFAULT, MAX_AUDIT)
         async with self._database.connection() as connection:
-            found = await audit.entries(
-                connection,
-                since_at=min(max(request.since_at, 0), MAX_INSTANT_AT),
-                principal=request.principal,
-                action=request.action,
-                most=min(max(request.limit, 0) or _AUDIT_DEFAULT, MAX_AUDIT),
-            )
+            found = await audit.entries(connection, since_at=since_at, principal=principal, action=action, most=most)
         return AuditTrail(entries=tuple(found))
 
 
-def _answering(work: Work) -> Callable[[Any, Context], Awaitable[Message]]:
-    async def handle(request: object, _context: Context) -> Message:
-        found = await work(request)
+def _answering(work: Callable[..., Awaitable[object]]) -> Callable[[Message, Context], Awaitable[Message]]:
+    async def handle(request: Message, _context: Context) -> Message:
+        given = {
+            field.name: None
+            if field.has_presence and not request.HasField(field.name)
+            else getattr(request, field.name)
+            for field in request.DESCRIPTOR.fields
+        }
+        found = await work(**given)
         return found if isinstance(found, Message) else codec.encode(found)
 
     return handle
-
-
-def _given(request: Message, field: str) -> Any:  # noqa: ANN401  # of the type of the field
-    """Return the value of an optional field; `None` without one."""
-    return getattr(request, field) if request.HasField(field) else None
 
 
 def add_to_server(

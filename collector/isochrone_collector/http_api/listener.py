@@ -41,7 +41,6 @@ IDLE_US = 15 * SECOND_US
 SEND_TIMEOUT_US = 20 * SECOND_US
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _GRACE_S = 3
-_STARTED_WITHIN_S = 5.0
 
 _PROBLEM = (
     b'{"type":"urn:isochrone:problem:resource-exhausted","title":"Service Unavailable","status":503,'
@@ -109,7 +108,7 @@ async def listening(
     server = _Server(_config(app), tls, allows_plain_text=allows_plain_text)
     serving = asyncio.create_task(server.serve(sockets=listeners))
     try:
-        async with asyncio.timeout(_STARTED_WITHIN_S):
+        async with asyncio.timeout(5.0):
             while not server.started and not serving.done():
                 await asyncio.sleep(0)
         yield address

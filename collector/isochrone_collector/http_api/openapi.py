@@ -186,7 +186,6 @@ def _schema(hint: Any, found: dict[str, Schema], *, is_instant: bool = False) ->
 
 
 def _is_open(names: type[StrEnum]) -> bool:
-    """Return whether an enumeration also has the names of later versions."""
     try:
         return bool(names("a_later_name"))
     except ValueError:

@@ -221,7 +221,6 @@ def read_files() -> Mapping[str, PageFile]:
 
 
 def _contents(folder: Traversable, place: PurePosixPath) -> Iterator[tuple[str, bytes]]:
-    """Yield the paths and contents of the files in a folder and in those below it, sorted."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _contents(entry, place / entry.name)
@@ -258,7 +257,6 @@ _WIDTHS_PX = (
 
 # Longer latencies are shown in seconds.
 _SECONDS_FROM_US = 10 * SECOND_US
-_FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
 
 _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" viewBox="0 0 {width} 20" role="img"
@@ -337,7 +335,7 @@ def _badge(label: str, value: str, *, title: str, state: State | None) -> Badge:
         value=html.escape(value),
         title=html.escape(_printable(title)),
         colour=_NEUTRAL if state is None else _COLOURS[state],
-        font=_FONT,
+        font="Verdana,DejaVu Sans,Geneva,sans-serif",
     ).encode()
     return Badge(content, hashlib.sha256(content).hexdigest()[:20])
 

@@ -56,7 +56,6 @@ MIN_COMPRESSED_BYTES = 1_024
 
 _READ_S = 10.0
 _IN_THREAD_BYTES = 64 << 10
-_LEVEL = 6
 _REFUSED = re.compile(r"q=0(\.0*)?", re.IGNORECASE)
 _MAX_ENTRIES = 512
 _VOLATILE = ("answered_at", "stale_since_at")
@@ -162,7 +161,7 @@ def is_compressible(content: bytes | memoryview) -> bool:
 
 def compress(content: bytes) -> bytes:
     """Compress a body with gzip; equal bodies give equal bytes."""
-    return gzip.compress(content, _LEVEL, mtime=0)
+    return gzip.compress(content, 6, mtime=0)
 
 
 # Many callers get the same status or description.
@@ -231,7 +230,6 @@ class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
     """The table is not built yet. Act: the client, by retrying in a moment."""
 
 
-_TYPE = "urn:isochrone:problem:"
 _RETRY_AFTER_US = 2 * SECOND_US
 # The maximum number of names in a response.
 _MAX_NAMES = 200
@@ -250,14 +248,13 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     NotBuilt: (HTTPStatus.SERVICE_UNAVAILABLE, "not-built"),
 }
 
-_BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
-
 
 def response(error: Exception) -> Response:
     """Return the response to an error."""
     if isinstance(error, HTTPException):
         return _problem(HTTPStatus(error.status_code), "", error.detail, headers=error.headers or {})
-    status, kind = next((STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF), _BROKEN)
+    broken = HTTPStatus.INTERNAL_SERVER_ERROR, "internal"
+    status, kind = next((STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF), broken)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         # A bug: the client gets a generic message, the log the details.
         _log.error("request.failed", exc_info=error)
@@ -290,7 +287,7 @@ def _problem(
     members: Mapping[str, object] | None = None,
 ) -> Response:
     problem: dict[str, object] = {
-        "type": _TYPE + kind if kind else "about:blank",
+        "type": "urn:isochrone:problem:" + kind if kind else "about:blank",
         "title": status.phrase,
         "status": status.value,
         "detail": detail,

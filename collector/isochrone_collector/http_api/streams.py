@@ -47,8 +47,6 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 # A refusal comes at once and becomes a status code; later errors end the stream.
 _FIRST_TIMEOUT_S = 0.05
-_RETRY = b"retry: 2000\n\n"
-_HEARTBEAT = b": still here\n\n"
 _END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 
 _log = structlog.get_logger()
@@ -109,11 +107,11 @@ class EventStream(Response, Generic[Item]):
     async def _copy(self, send: Send) -> None:
         # There is no task for each event: a table goes to a thousand readers at once.
         if self.media_type == EVENTS:
-            await send(_body(_RETRY))
+            await send(_body(b"retry: 2000\n\n"))
         with suppress(StopAsyncIteration):
             item = await self._first
             while True:
-                await send(_body(_HEARTBEAT if item is None else self._event(item)))
+                await send(_body(b": still here\n\n" if item is None else self._event(item)))
                 item = await anext(self._items)
 
 

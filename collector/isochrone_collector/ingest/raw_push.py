@@ -42,8 +42,6 @@ from isochrone_wire.v1 import fleet_pb2, sample_pb2
 MAX_SAMPLE_BYTES = 64 << 10
 """Maximum size of an encoded sample; its longest text has a few hundred characters."""
 
-_HASH_BYTES = 16
-
 
 class RawPush:
     """The bytes of a push, decoded on first use: `BadRequest` if they cannot be."""
@@ -87,7 +85,7 @@ class RawPush:
 
     def _hash_samples(self) -> bytes:
         # Joined, because thousands of updates would take longer than the hash.
-        return blake2b(b"".join(self._samples), digest_size=_HASH_BYTES).digest()
+        return blake2b(b"".join(self._samples), digest_size=16).digest()
 
     def _decode_columns(self) -> SampleColumns:
         try:

@@ -152,7 +152,6 @@ class EncoderProcess(asyncio.BufferedProtocol):
                 waiting.set_exception(ProcessLost("the encoder process has ended"))
 
     def _receive(self, size: int, complete: Callable[[bytearray], None]) -> None:
-        """Receive a number of bytes, and call `complete` with them."""
         self._content = bytearray(size)
         self._room, self._complete = memoryview(self._content), complete
 

@@ -56,7 +56,6 @@ _SINCE_2000 = np.array([POSTGRES_EPOCH_AT if COLUMNS[name] == "timestamptz" else
 
 # The functions of `compute` make new options for each call, which takes as long as to join twenty rows.
 _join, _AS_EMPTY = compute.get_function("binary_join_element_wise"), compute.JoinOptions("replace", "")
-_NOTHING = pa.scalar(b"")
 
 
 def encode_rows(
@@ -71,12 +70,11 @@ def encode_rows(
     parts = [prefix, _fixed_width(columns, chosen), *_text_columns(columns)]
     if reasons is not None:
         parts.append(pa.array(map(_text, reasons), pa.binary()))
-    rows = _join.call([*parts, _NOTHING], _AS_EMPTY)
+    rows = _join.call([*parts, pa.scalar(b"")], _AS_EMPTY)
     return EncodedRows(order, len(rows), rows.buffers()[2].to_pybytes())
 
 
 def _batch_prefix(origin: Origin, *, columns: int) -> bytes:
-    """Return the bytes with which every row of a batch begins."""
     numbers = (origin.vantage_id, origin.epoch, origin.seq, origin.received_at - POSTGRES_EPOCH_AT)
     eights = b"".join(_int32.pack(8) + _int64.pack(number) for number in numbers)
     return struct.pack("!h", columns) + eights + _text(origin.region)
@@ -121,7 +119,6 @@ def _lay_out(
 
 
 def _text_columns(columns: SampleColumns) -> list[Array]:
-    """Return the parts of the text columns: the encoded members of enums, and each text behind its length."""
     outcomes, sources = columns.numbers[:, _ENUM_COLUMNS].T
     sources = np.where(columns.present[:, COLUMN["token_source"]], sources, len(_SOURCES) - 1)
     parts = [_MEMBERS.take(outcomes * len(_SOURCES) + sources)]

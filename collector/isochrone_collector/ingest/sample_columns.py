@@ -113,7 +113,6 @@ def derived(numbers: Integers, present: Flags, rates: Reals, rated: Flags) -> tu
 
 
 def _known(name: str, numbers: Integers, present: Flags, rates: Reals, rated: Flags) -> Reals:
-    """Return a column of numbers or rates, NaN where it is absent."""
     if name in RATES:
         return np.where(rated[:, RATES.index(name)], rates[:, RATES.index(name)], np.nan)
     return np.where(present[:, COLUMN[name]], numbers[:, COLUMN[name]], np.nan)

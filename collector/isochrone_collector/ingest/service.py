@@ -198,7 +198,6 @@ class Ingest:
         return self._receipt(batch, stored=encoded.stored, rejections=_rejections(encoded.rejections))
 
     async def _encode(self, batch: PushBatch) -> EncodedBatch | None:
-        """Return the encoded batch; `None` when it has unknown targets."""
         context = ValidationContext(targets=self.plans.known_targets, window=self.window)
         if batch.sample_count <= _SMALL_SAMPLES:
             return encode(batch, context)

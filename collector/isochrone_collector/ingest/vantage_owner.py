@@ -190,10 +190,9 @@ async def _without_stored(connection: Connection, report: HeartbeatReport, batch
 REASON = "already_stored"
 
 _int16, _int32 = struct.Struct("!h"), struct.Struct("!i")
-# Three columns of eight bytes, each behind its length; see `copy_format`.
+# `target_id`, `round_at` and `dispatched_at`: eight bytes each, behind their length.
 _KEY = struct.Struct("!4xq4xq4xq")
-_KEY_COLUMNS = ("target_id", "round_at", "dispatched_at")
-_KEY_PLACE = ORDER.index(_KEY_COLUMNS[0])
+_KEY_PLACE = ORDER.index("target_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

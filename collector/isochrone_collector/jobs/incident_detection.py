@@ -35,7 +35,6 @@ _LATE_US = 15 * MINUTE_US
 _LATE_ROUNDS = 4
 # After a longer pause another collector may have led.
 _STALE_US = 2 * MINUTE_US
-_RECENTLY_US = DAY_US
 # An incident that merely goes on is recorded so often.
 _RECORD_EVERY_US = MINUTE_US
 
@@ -90,7 +89,7 @@ class IncidentDetection:
         self._watch = watch
 
     async def _load(self, connection: Connection, targets: list[Target], now_at: int) -> IncidentWatch:
-        rows = await incidents.since(connection, now_at - _RECENTLY_US)
+        rows = await incidents.since(connection, now_at - DAY_US)
         # A collector of a later version may have led, and have found others.
         watch = IncidentWatch(row.state for row in rows if row.kind in KINDS)
         self._known = set()

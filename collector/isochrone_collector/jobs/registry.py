@@ -30,7 +30,6 @@ from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import MINUTE_US, SECOND_US
 
 _RETRY_S = 1.0
-_CONFIRM_S = 1.0
 _CONFIRM_WITHIN_S = 10.0
 
 
@@ -60,7 +59,7 @@ class LeaderElection:
                             connection.answer_within_s = _CONFIRM_WITHIN_S
                             while True:
                                 await job_state.confirm_primary(connection)
-                                await asyncio.sleep(_CONFIRM_S)
+                                await asyncio.sleep(1.0)
                     except* DatabaseUnavailable as lost:
                         _log.warning("leadership.lost", reason=str(lost.exceptions[0]))
                     finally:
@@ -68,7 +67,6 @@ class LeaderElection:
             await asyncio.sleep(_RETRY_S)
 
 
-_RECONNECT_S = 1.0
 # There may be hundreds of commits per second, and each notification wakes the leader.
 _MIN_PAUSE_S = 0.1
 
@@ -113,7 +111,7 @@ class Notifications:
                         self._handle(channel)
                     async for channel in job_state.received(connection):
                         self._handle(channel)
-            await asyncio.sleep(_RECONNECT_S)
+            await asyncio.sleep(1.0)
 
     def _handle(self, channel: Channel) -> None:
         for handler in self._handlers[channel]:

@@ -100,7 +100,6 @@ class Rollup:
         return done
 
     async def _days(self, done_until: int, until_at: int) -> int:
-        """Summarise the days until an instant; return the instant until which days are done."""
         for day_at in range(done_until, until_at, DAY_US):
             series = await rollups.summarise_day(self._database, day_at)
             await self._record(Resolution.DAY.job, day_at + DAY_US)

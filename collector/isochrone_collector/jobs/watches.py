@@ -214,7 +214,6 @@ class RouteWatch:
         self._newest = found[-1] if found else newest
 
     async def _recorded(self, connection: Connection) -> int:
-        """Return the newest generation that is done."""
         recorded = await job_state.next_number(connection, _PROGRESS)
         if recorded is not None:
             return recorded - 1

@@ -78,7 +78,6 @@ def _usd(targets: Iterable[Target]) -> float | None:
 
 
 def _amount(name: str, amount: float) -> str:
-    """Return an amount with its unit: `4.20 USD`, `5000 tokens`."""
     unit = name.removesuffix("_per_day")
     return f"{amount:.2f} USD" if unit == "usd" else f"{amount:.0f} {unit}"
 

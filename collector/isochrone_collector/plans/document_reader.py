@@ -18,7 +18,6 @@ SMALL_CHARS = 16_000
 """The size of a document up to which it is parsed in a thread, for which a process takes too long to start."""
 
 _WITHIN_S = 60.0
-_NICE = 10
 
 
 class DocumentReader:
@@ -59,5 +58,5 @@ def _parse_in_process(document: str) -> Reading:
 
 def run() -> None:
     """Parse the document of stdin, and write its `Reading` to stdout, pickled."""
-    os.nice(_NICE)
+    os.nice(10)
     sys.stdout.buffer.write(pickle.dumps(_parse(sys.stdin.buffer.read().decode())))

@@ -103,7 +103,6 @@ _log = structlog.get_logger()
 
 MAX_HISTORY = 1_000
 _DEFAULT_HISTORY = 20
-_HASH_BYTES = 16
 
 
 class Plans:
@@ -182,9 +181,9 @@ class Plans:
         )
 
     async def history(self, limit: int) -> PlanHistory:
-        """Return at most `limit` of the newest plans; 0 means the default. Raises `DatabaseUnavailable`."""
+        """Return at most `limit` of the newest plans; 0 or less means the default. Raises `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
-            rows = await table.history(connection, limit=min(limit or _DEFAULT_HISTORY, MAX_HISTORY))
+            rows = await table.history(connection, limit=min(max(limit, 0) or _DEFAULT_HISTORY, MAX_HISTORY))
         counts = [await self._past.count_targets(row) for row in rows]
         return PlanHistory(
             plans=tuple(
@@ -277,7 +276,7 @@ def _plan_in_force(row: PlanRow) -> Plan:
 
 @lru_cache(maxsize=2)
 def _plan_of(version: int, document: str) -> Plan:
-    content_hash = blake2b(f"{version}\n{document}".encode(), digest_size=_HASH_BYTES).digest()
+    content_hash = blake2b(f"{version}\n{document}".encode(), digest_size=16).digest()
     return replace(parsed(version, document), version=version, content_hash=content_hash)
 
 

@@ -35,8 +35,6 @@ _log = structlog.get_logger()
 
 RETRY_US = SECOND_US
 DELETE_OLD_EVERY_US = 3600 * SECOND_US
-_KEEP_EVIDENCE_US = 1 * DAY_US
-_KEEP_EVENTS_US = 90 * DAY_US
 
 _POLL_US = SECOND_US
 # They are made once a day.
@@ -130,11 +128,10 @@ class RouteBuilder:
         """Delete expired tables, but never the newest of a route. Raises `DatabaseUnavailable`."""
         at = self.clock()
         async with self.database.connection() as connection:
-            evidence_before, events_before = at - _KEEP_EVIDENCE_US, at - _KEEP_EVENTS_US
+            evidence_before, events_before = at - DAY_US, at - 90 * DAY_US
             await tables.delete_old(connection, evidence_before=evidence_before, events_before=events_before)
 
     async def _load_published(self) -> None:
-        """Load the state that the previous leader left."""
         self._built_plan = None
         async with self.database.connection() as connection:
             self._generation = await tables.newest_generation(connection)
@@ -255,5 +252,4 @@ class RouteBuilder:
 
 
 def _longest_us(plan: Plan) -> int:
-    """Return the longest window of any route, in microseconds."""
     return max(rules_of(route, plan).window_us for route in plan.routes)

@@ -109,7 +109,6 @@ def _check_size(names: Sequence[str]) -> None:
 
 
 def _match_targets(patterns: Sequence[str], known: Sequence[str]) -> set[str] | None:
-    """Return the names that match the patterns; `None` for all."""
     if not patterns:
         return None
     _check_size(patterns)

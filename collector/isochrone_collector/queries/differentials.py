@@ -244,7 +244,6 @@ def _answers(
 
 
 def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participation]:
-    """Return the participation by target and region, the control target included."""
     return participations(
         data.probes,
         data.vantages,

@@ -166,7 +166,6 @@ def _measured(found: Requests, resolved: ResolvedSelection, *, by_hour: bool) ->
 
 
 def _uses_of(names: Sequence[str], *, answer_tokens: int, limit_us: int, min_speed: float) -> tuple[Use, ...]:
-    """Return the uses of these names, or a single one for a limit."""
     if not 0 <= answer_tokens <= MAX_TOKENS:
         raise BadRequest(f"answer_tokens is {answer_tokens}: it must be 0 to {MAX_TOKENS}")
     if not 0 <= min_speed <= _MAX_SPEED:

@@ -21,8 +21,6 @@ RECENT_US = 6 * 60 * MINUTE_US
 
 _MAX_BUCKETS = 50_000
 
-_Key = tuple[int, str, str]
-
 
 async def rate_limits(context: QueryContext, selection: Selection, *, points: int = 0) -> RateLimitList:
     """Return one series per target, vantage and kind of limit that was stated in the last six hours of the window, in
@@ -53,14 +51,13 @@ async def rate_limits(context: QueryContext, selection: Selection, *, points: in
     return RateLimitList(window=window, bucket_us=bucket_us, limits=tuple(order))
 
 
-def _key(row: RateLimitBucket | RateLimitReading) -> _Key:
+def _key(row: RateLimitBucket | RateLimitReading) -> tuple[int, str, str]:
     return row.target_id, row.region, row.vantage
 
 
 def _series(
     resolved: ResolvedSelection, rows: Sequence[RateLimitReading], buckets: Sequence[RateLimitBucket]
 ) -> Iterator[RateLimitSeries]:
-    """Yield the series of one target and vantage, one per kind of limit."""
     for kind in KINDS:
         readings = [
             Reading(at=row.at, remaining=remaining, limit=_of(row, "limit", kind), reset_us=_of(row, "reset", kind))
@@ -93,6 +90,5 @@ def _series(
 
 
 def _of(row: RateLimitReading, part: str, kind: str) -> int | None:
-    """Return a field of a reading, such as `remaining_tokens` or `reset_tokens_us`."""
     value: int | None = getattr(row, f"{part}_{kind}_us" if part == "reset" else f"{part}_{kind}")
     return value

@@ -52,7 +52,6 @@ def _explained(row: FullTableRow) -> Explanation:
 
 
 async def _unknown(connection: Connection, client_region: str, route: str, generation: int) -> UnknownName:
-    """Return the error for names without a table."""
     known = await routes.known(connection)
     regions = {region for region, _ in known}
     if not regions:

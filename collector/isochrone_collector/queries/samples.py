@@ -43,7 +43,6 @@ _MAX_SHOWN = 80
 _IDS = "samples have their ids in `isochrone samples --output json`"
 _LEAST_STRIDE_US = SECOND_US
 _MAX_AGE_US = 7 * DAY_US
-_POLL_INTERVAL_S = 1.0
 _KEEPALIVE_US = 10 * SECOND_US
 
 
@@ -135,7 +134,7 @@ async def follow(context: QueryContext, selection: Selection, *, since_at: int =
             sent_at = now_at
             yield SampleList(resume_at=resume_at)
         if len(batches) < _MOST_BATCHES:
-            await asyncio.sleep(_POLL_INTERVAL_S)
+            await asyncio.sleep(1.0)
 
 
 async def _arrived(

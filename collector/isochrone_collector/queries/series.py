@@ -102,7 +102,6 @@ async def series(
 
 
 def _asked(metric: str, limit_us: int, bins: int) -> _Asked:
-    """Raises `BadRequest`."""
     found = metric_of(metric)
     if not 0 <= limit_us <= DAY_US:
         raise BadRequest(f"a limit of {limit_us} us: it must be 0 (none) to {DAY_US}")
@@ -115,7 +114,6 @@ def _asked(metric: str, limit_us: int, bins: int) -> _Asked:
 
 
 def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetSeries, PackedValues]:
-    """Return the points and values of probes."""
     points = series_of(probes, bucket_us=bucket_us, limit_us=asked.limit_us)
     return points, packed_values(probes) if asked.bins else {}
 
@@ -187,7 +185,6 @@ def _of_summaries(
     *,
     bucket_us: int,
 ) -> tuple[TargetSeries, PackedValues]:
-    """Return the points and values of summaries of one target."""
     points = summarised_series(target_id, regions, outcomes, values, bucket_us=bucket_us, limit_us=asked.limit_us)
     return points, packed_summaries(target_id, regions, values) if asked.bins else {}
 

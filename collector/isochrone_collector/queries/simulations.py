@@ -75,7 +75,6 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
 
 
 def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
-    """Return the targets that were probed, by id, in the order of their names."""
     found = [int(target_id) for target_id in np.unique(sent.target_id)]
     names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
     return dict(sorted(names.items(), key=lambda item: item[1]))

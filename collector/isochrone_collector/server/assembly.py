@@ -150,7 +150,6 @@ async def _publishing(
     *,
     recent: RecentBatches,
 ) -> Publishing:
-    """Create the publishing of route tables, with the tables in force loaded."""
     publishing = Publishing(
         database=database,
         plans=plans,

@@ -44,7 +44,6 @@ from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
 
 SERVER_NAME = "isochrone-collector"
-_YEARS = 10
 _MAX_COMMON_NAME = 64
 
 _log = structlog.get_logger()
@@ -288,7 +287,6 @@ def _pair_in(folder: Path, *, client_ca: Path | None = None) -> PairFiles:
 
 
 def _own_files(files: Tls, folder: Path, host: str) -> PairFiles:
-    """Return the files of the collector's own pair, created on first use."""
     own = _pair_in(folder, client_ca=files.client_ca)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -333,7 +331,7 @@ def _pair_with(names: Sequence[x509.GeneralName]) -> tuple[bytes, bytes]:
         .serial_number(serial)
         # The clocks of agents may be behind.
         .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=365 * _YEARS))
+        .not_valid_after(now + timedelta(days=365 * 10))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())

@@ -18,7 +18,6 @@ _HINTS = {
     errno.EACCES: "only root may listen on a port below 1024; choose another --listen",
 }
 _OTHER_HINT = "choose another --listen"
-_ANSWERS_WITHIN_S = 1.0
 
 
 def check_listen(listen: Address) -> None:
@@ -51,7 +50,7 @@ def _problem_of_socket(path: Path) -> str:
     if not path.is_socket():
         return "there is another file"
     with socket.socket(socket.AF_UNIX) as trial:
-        trial.settimeout(_ANSWERS_WITHIN_S)
+        trial.settimeout(1.0)
         # Any other error may be that of a busy process.
         return "" if trial.connect_ex(str(path)) == errno.ECONNREFUSED else "another process listens on it"
 

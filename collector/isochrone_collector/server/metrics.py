@@ -33,7 +33,6 @@ def _family(
     labels: Sequence[str],
     values: Iterable[tuple[Sequence[str], float | None]],
 ) -> Metric:
-    """Return a family with a value for each combination of labels; `None` is not exposed."""
     found: Any = family(name, documentation, labels=labels)
     for of_labels, value in values:
         if value is not None:

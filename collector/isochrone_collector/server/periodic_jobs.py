@@ -23,14 +23,7 @@ from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()
 
-_PARTITIONS_US = 3600 * SECOND_US
-_WINDOW_REFRESH_US = 60 * SECOND_US
-_PLAN_REFRESH_US = 2 * SECOND_US
-_LEADER_FOLLOW_US = SECOND_US
 _ACCESS_REFRESH_US = SECOND_US
-_CERTIFICATE_RELOAD_US = 2 * SECOND_US
-_CERTIFICATE_CHECK_US = 600 * SECOND_US
-_POSTGRES_WATCH_US = SECOND_US // 2
 
 
 def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
@@ -50,7 +43,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
 
     parts.clock_watch.on_step = make_partitions
     return [
-        Job(name="partitions", every_us=_PARTITIONS_US, work=make_partitions),
+        Job(name="partitions", every_us=3600 * SECOND_US, work=make_partitions),
         guarded(Job(name="rollup", every_us=rollup.EVERY_US, work=Rollup(database=database, clock=now_at).run)),
         guarded(
             Job(
@@ -102,14 +95,14 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
     works = (
         ("disk", watches.DISK_EVERY_US, parts.disk_watch.run),
         ("clock", watches.CLOCK_EVERY_US, parts.clock_watch.run),
-        ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),
+        ("partition window", 60 * SECOND_US, parts.ingest.refresh_window),
         ("alert state", service.STATE_EVERY_US, parts.alert_state.run),
-        ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),
-        ("samples of the leader", _LEADER_FOLLOW_US, parts.publishing.follow_leader),
-        ("embedded PostgreSQL", _POSTGRES_WATCH_US, restart_postgres),
+        ("plan", 2 * SECOND_US, parts.publishing.follow_plan),
+        ("samples of the leader", SECOND_US, parts.publishing.follow_leader),
+        ("embedded PostgreSQL", SECOND_US // 2, restart_postgres),
         ("access", _ACCESS_REFRESH_US, parts.authenticator.refresh),
         ("invitations", _ACCESS_REFRESH_US, parts.enrolment.refresh),
-        ("certificate", _CERTIFICATE_RELOAD_US, reload_certificate),
-        ("certificate expiry", _CERTIFICATE_CHECK_US, check_certificate),
+        ("certificate", 2 * SECOND_US, reload_certificate),
+        ("certificate expiry", 600 * SECOND_US, check_certificate),
     )
     return [Job(name=name, every_us=every_us, work=work, leader_only=False) for name, every_us, work in works]

@@ -160,7 +160,6 @@ def _identifier(day_at: int) -> sql.Identifier:
 
 
 def _reach(wanted: Iterable[int], there: set[int]) -> int | None:
-    """Return the last day of the unbroken run of existing ones; `None` if not even the first exists."""
     last_at = None
     for day_at in wanted:
         if day_at not in there:

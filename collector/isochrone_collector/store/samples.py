@@ -123,8 +123,6 @@ def parse_sample_name(text: str) -> Position | None:
 
 Record = dict[str, Any]
 
-_FURTHER = 8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitBucket:
@@ -165,7 +163,7 @@ async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Re
         records = await _records(connection, "samples", {**part.parameters(), "limit": limit})
         if len(records) == limit or from_at == window.from_at:
             return records
-        span_us *= _FURTHER
+        span_us *= 8
 
 
 async def after(connection: Connection, scope: Scope, position: Position, *, limit: int) -> list[Record]:

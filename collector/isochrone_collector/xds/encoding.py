@@ -30,14 +30,12 @@ MESSAGE_OF: dict[str, type[Message]] = {
 NO_REGION = "the region is missing: set node.locality.region in Envoy's bootstrap"
 """The reason for refusing a request without a region."""
 
-_MAX_ENTRIES = 1_024
-
 
 class EncodedResources:
     """The recent encodings; each resource is encoded once for all streams."""
 
     def __init__(self) -> None:
-        self._encoded = RecentValues[envoy_pb2.TypedConfig](_MAX_ENTRIES)
+        self._encoded = RecentValues[envoy_pb2.TypedConfig](1_024)
 
     def of(self, resource: Resource) -> envoy_pb2.TypedConfig:
         """Return a resource as a message."""

@@ -33,7 +33,6 @@ from isochrone_wire.workloads import MAX_NAME_CHARS
 MAX_ENVOYS = 4_096
 """The number of Envoys that are remembered; another one applies its first tables at once."""
 
-_MAX_RESOURCES = 256
 _SHARE_BITS = 64
 
 
@@ -53,7 +52,7 @@ class Snapshots:
         self._plans = plans
         self._clock = clock
         self._envoys = RecentValues[_Envoy](MAX_ENVOYS)
-        self._resources = RecentValues[Resources](_MAX_RESOURCES)
+        self._resources = RecentValues[Resources](256)
         self._plan: Plan | None = None
         self._planned: dict[str, RouteEntry] = {}
         self._in_force: dict[str, tuple[Place, tuple[RouteTable, ...]]] = {}

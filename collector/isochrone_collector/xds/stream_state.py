@@ -15,10 +15,11 @@ snapshot, because an empty configuration would replace a good one.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_common import envoy
@@ -31,7 +32,6 @@ TYPES = (CLUSTERS, ROUTES)
 """The served types, in the order in which a change has to be applied."""
 
 LINGER_US = MINUTE_US
-_DIGEST_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _by_name(documents: Sequence[Mapping[str, Any]]) -> dict[str, Resource]:
 
 def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 MAX_NAMES = 10_000
@@ -148,18 +148,6 @@ class Rejection:
     reason: str
 
 
-class StreamState(Protocol):
-    """The state of a stream, of one of the two forms."""
-
-    def receive(self, request: Request) -> Rejection | None:
-        """Note a request; return what it rejects. Raises `BadRequest`."""
-        ...
-
-    def due(self, snapshot: Snapshot) -> Iterator[Response]:
-        """Yield the responses to send now, and note them as sent."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class _Subscription:
     """A subscription to one type, to all if `names` is `None`; `sent` are the versions of the newest response."""
@@ -178,12 +166,20 @@ class _Subscription:
         return Rejection(type_url=request.type_url, version=self.version, reason=request.error)
 
 
-class _Stream:
-    """The part that both forms share."""
+class StreamState(ABC):
+    """The state of a stream, of one of the two forms."""
 
     def __init__(self) -> None:
         self._subscriptions: dict[str, _Subscription] = {}
         self._responses = 0
+
+    @abstractmethod
+    def receive(self, request: Request) -> Rejection | None:
+        """Note a request; return what it rejects. Raises `BadRequest`."""
+
+    @abstractmethod
+    def due(self, snapshot: Snapshot) -> Iterator[Response]:
+        """Yield the responses to send now, and note them as sent."""
 
     def _subscribe(self, request: Request) -> None:
         """Note the first request of a type. Without names it is for all resources."""
@@ -194,7 +190,6 @@ class _Stream:
             )
 
     def _due_types(self) -> Iterator[tuple[str, _Subscription]]:
-        """Yield the types that may be sent now, in order."""
         clusters = self._subscriptions.get(CLUSTERS)
         for type_url in TYPES:
             is_allowed = type_url == CLUSTERS or clusters is None or clusters.is_accepted
@@ -202,7 +197,6 @@ class _Stream:
                 yield type_url, self._subscriptions[type_url]
 
     def _sent(self, subscription: _Subscription, resources: Mapping[str, Resource], version: str) -> str:
-        """Note a response as sent, and return its nonce."""
         self._responses += 1
         subscription.nonce = str(self._responses)
         subscription.version = version
@@ -221,7 +215,7 @@ def _bounded(names: set[str]) -> set[str]:
     return names
 
 
-class StateOfTheWorld(_Stream):
+class StateOfTheWorld(StreamState):
     """Each response has all resources that are subscribed to. Without names, all are."""
 
     def receive(self, request: Request) -> Rejection | None:
@@ -247,7 +241,7 @@ class StateOfTheWorld(_Stream):
                 yield Response(type_url=type_url, nonce=nonce, version=version, resources=tuple(resources.values()))
 
 
-class Delta(_Stream):
+class Delta(StreamState):
     """Each response has the resources that changed, and the names of those that are gone."""
 
     def receive(self, request: Request) -> Rejection | None:

@@ -247,7 +247,6 @@ async def _check(connection: Connection) -> None:
 
 
 def _cancellations() -> int:
-    """Return how many times the current task was cancelled."""
     task = asyncio.current_task()
     return task.cancelling() if task else 0
 
