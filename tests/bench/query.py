@@ -30,9 +30,9 @@ from bench.ingest import AGENTS, PUSHED_PER_SECOND, BackgroundIngest, PusherPool
 from bench.processes import running_collector
 from bench.query_dataset import BASELINE, FULL, QUICK, Dataset, Scale, filled_database
 from bench.result import at_least, at_most, conclude, log
+from fixtures.distributions import distributions
 from isochrone_client.address import Collector
 from isochrone_client.client import ReadClient
-from isochrone_collector.store import summaries
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.postgres.values import parameters_of
 from isochrone_collector.store.probe_queries import Scope
@@ -110,7 +110,7 @@ async def from_summaries(conninfo: str, scope: Scope, *, times: int) -> list[Res
 
     async def query(connection: Connection) -> Result:
         begun = time.monotonic()
-        found = await summaries.distributions(connection, scope, Metric.TTFT)
+        found = await distributions(connection, scope, Metric.TTFT)
         assert found is not None
         columns = [found.histograms.quantile(share) for share in SHARES]
         seconds = time.monotonic() - begun

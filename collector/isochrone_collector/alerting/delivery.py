@@ -52,35 +52,13 @@ class Reply:
     wait_us: int = 0
 
 
-class AlertSender:
-    """The HTTP client of one receiver. Redirects are not followed; of a response only status and headers are read."""
-
-    def __init__(self) -> None:
-        self._client = httpx.AsyncClient(
-            follow_redirects=False,
-            timeout=TIMEOUT_S,
-            headers={"user-agent": f"isochrone/{__version__}", "content-type": "application/json"},
-        )
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
-    async def send(self, request: HttpRequest) -> Reply:
-        """Send a request. Errors are returned in the reply, without anything of the address."""
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return await self._post(request)
-        except (TimeoutError, httpx.TimeoutException):
-            return Reply(accepted=False, reason=f"no response within {TIMEOUT_S:g} s")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            # The text of the error may quote the address.
-            reason = next((words for kind, words in _KINDS if isinstance(error, kind)), type(error).__name__)
-            return Reply(accepted=False, reason=reason)
-
-    async def _post(self, request: HttpRequest) -> Reply:
-        stream = self._client.stream("POST", request.url, content=request.body, headers=dict(request.headers))
-        async with stream as response:
+async def _post(client: httpx.AsyncClient, request: HttpRequest) -> Reply:
+    """Send a request. Errors are returned in the reply, without anything of the address. Redirects are not followed; of
+    a response only status and headers are read.
+    """
+    stream = client.stream("POST", request.url, content=request.body, headers=dict(request.headers))
+    try:
+        async with asyncio.timeout(TIMEOUT_S), stream as response:
             if response.is_success:
                 return Reply(accepted=True, status=response.status_code)
             reason = f"{response.status_code} {response.reason_phrase}".strip()
@@ -90,6 +68,12 @@ class AlertSender:
             retry_after = response.headers.get("retry-after", "")
             wait_us = min(int(retry_after), _MAX_WAIT_S) * SECOND_US if retry_after.isdecimal() else 0
             return Reply(accepted=False, reason=reason, status=response.status_code, wait_us=wait_us)
+    except (TimeoutError, httpx.TimeoutException):
+        return Reply(accepted=False, reason=f"no response within {TIMEOUT_S:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        # The text of the error may quote the address.
+        reason = next((words for kind, words in _KINDS if isinstance(error, kind)), type(error).__name__)
+        return Reply(accepted=False, reason=reason)
 
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
@@ -137,7 +121,11 @@ class ReceiverDelivery:
         self.receiver = receiver
         self._database = database
         self._clock = clock
-        self._sender = AlertSender()
+        self._client = httpx.AsyncClient(
+            follow_redirects=False,
+            timeout=TIMEOUT_S,
+            headers={"user-agent": f"isochrone/{__version__}", "content-type": "application/json"},
+        )
         self.woken = asyncio.Event()
         self.results = dict.fromkeys(("delivered", "failed", "given_up"), 0)
         self._paused_until = 0
@@ -155,7 +143,7 @@ class ReceiverDelivery:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._sender.close()
+        await self._client.aclose()
 
     async def run(self) -> None:
         """Send what is due. Raises `DatabaseUnavailable`."""
@@ -220,7 +208,7 @@ class ReceiverDelivery:
         await self._record(notification, reply, retry=not is_final, open_keys=open_keys)
 
     async def _send(self, notification: Notification) -> Reply:
-        reply = await self._sender.send(request_of(notification, self.receiver, now_at=self._clock()))
+        reply = await _post(self._client, request_of(notification, self.receiver, now_at=self._clock()))
         if reply.wait_us:
             self._paused_until = self._clock() + reply.wait_us
         return reply

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -205,9 +206,6 @@ class Authenticator:
                 f"it cannot speak for {vantage.name!r} in {vantage.region!r}"
             )
 
-    async def _find(self, credential_id: int) -> CredentialRow | None:
-        return self._known.get(credential_id) or await self._look_up_unknown(credential_id)
-
     def _admit(self, row: CredentialRow, roles: Iterable[Role]) -> Principal:
         if row.revoked_at is not None:
             raise Unauthenticated(f"the credential of {row.name!r} has been revoked")
@@ -222,7 +220,9 @@ class Authenticator:
         self._used[row.id] = self.clock()
         return Principal(role=Role(row.role), name=row.name, region=row.region)
 
-    async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
+    async def _find(self, credential_id: int) -> CredentialRow | None:
+        if credential_id in self._known:
+            return self._known[credential_id]
         if not self._unknown_lookups.take(self.clock()):
             raise ResourceExhausted("too many unknown credentials at once; try again in a moment")
         with without_details():
@@ -287,12 +287,6 @@ async def _check_until_done(work: "asyncio.Future[Any]", recheck: Callable[[], A
     # Not until it is cancelled: a check that is cancelled may end with another error.
     while not work.done():
         await asyncio.sleep(RECHECK_S)
-        await still_valid(recheck)
-
-
-async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:
-    """Raise if access has ended. While it cannot be checked, it continues."""
-    try:
-        await recheck()
-    except (DatabaseUnavailable, ResourceExhausted):
-        return
+        # While it cannot be checked, access continues.
+        with suppress(DatabaseUnavailable, ResourceExhausted):
+            await recheck()

@@ -2,11 +2,11 @@
 
 import asyncio
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
@@ -14,6 +14,7 @@ import structlog
 
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded, ResourceExhausted
+from isochrone_collector.recent_values import RecentValues
 from isochrone_wire.model import SECOND_US
 
 _WAIT_S = 10.0
@@ -56,16 +57,12 @@ class BucketPerKey:
     """A `LeakyBucket` per key, for the `keys` most recent ones."""
 
     def __init__(self, *, per_second: float, burst: float, keys: int = 10_000) -> None:
-        self._per_second, self._burst, self._keys = per_second, burst, keys
-        self._buckets: OrderedDict[str, LeakyBucket] = OrderedDict()
+        self._new = partial(LeakyBucket, per_second=per_second, burst=burst)
+        self._buckets = RecentValues[LeakyBucket](keys)
 
     def take(self, key: str, now_at: int) -> bool:
         """Return whether one more event of that key is allowed at that instant (microseconds), and count it if so."""
-        bucket = self._buckets.pop(key, None) or LeakyBucket(per_second=self._per_second, burst=self._burst)
-        self._buckets[key] = bucket
-        if len(self._buckets) > self._keys:
-            self._buckets.popitem(last=False)
-        return bucket.take(now_at)
+        return self._buckets.get(key, self._new).take(now_at)
 
 
 class Turns:

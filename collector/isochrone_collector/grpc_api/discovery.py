@@ -71,11 +71,11 @@ class DiscoveryServices:
     def add_to_server(self, server: grpc.aio.Server) -> None:
         """Add the services to a server."""
         for service, (type_url, *methods) in _SERVICES.items():
-            handlers = {
+            handlers: dict[str, Any] = {
                 method: grpc.stream_stream_rpc_method_handler(
                     partial(self._exchange, form, type_url),
                     request_deserializer=form.message.FromString,
-                    response_serializer=_serialized,
+                    response_serializer=lambda message: message.SerializeToString(),
                 )
                 for method, form in zip(methods, self._forms, strict=True)
             }
@@ -129,7 +129,3 @@ async def _events(
         request.cancel()
         table.cancel()
         await asyncio.gather(request, table, return_exceptions=True)
-
-
-def _serialized(message: Message) -> bytes:
-    return message.SerializeToString()

@@ -1,7 +1,6 @@
 """Answers of the gRPC services: the result of the work, or the status of its error."""
 
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import structlog
@@ -28,7 +27,6 @@ from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire.codec import CodecError
 from isochrone_wire.text import shortened
 
-Answer = TypeVar("Answer")
 # The generated servicers declare sync and async contexts at once; ours is always the asyncio one.
 Context = Any
 
@@ -56,15 +54,6 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     ClockSkew: grpc.StatusCode.UNAVAILABLE,
     PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
-
-
-async def answer(context: Context, work: Awaitable[Answer]) -> Answer:
-    """Return the result of `work`, or abort the call with the status of its error."""
-    try:
-        return await work
-    except Exception as error:  # every error has a status
-        await refuse(context, error)
-        raise AssertionError("abort raises") from error
 
 
 async def refuse(context: Context, error: Exception) -> None:

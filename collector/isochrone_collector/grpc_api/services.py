@@ -13,10 +13,10 @@ from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from isochrone_collector.alerting.service import AlertService, SilenceService
-from isochrone_collector.auth.authenticator import Authenticator, Metadata, bearer_credential
+from isochrone_collector.auth.authenticator import Authenticator, bearer_credential
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.auth.limits import address_key
-from isochrone_collector.grpc_api.responses import Context, answer
+from isochrone_collector.grpc_api.responses import STATUS_OF, Context
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
@@ -27,7 +27,7 @@ from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import codec
 from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import SECOND_US, Vantage
-from isochrone_wire.operations import AuditTrail, Receipt, Renewed
+from isochrone_wire.operations import AuditTrail, Renewed
 from isochrone_wire.v1 import fleet_pb2, operations_pb2
 
 BOUNDS_US = (1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000)
@@ -108,8 +108,8 @@ class PushMetrics:
             try:
                 response = await push(request, context)
                 status = grpc.StatusCode.OK.name
-            except grpc.aio.AbortError:
-                status = getattr(context.code(), "name", _UNKNOWN)
+            except Exception as error:
+                status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL).name
                 raise
             finally:
                 self.count_push(status, took_us=(monotonic_ns() - started_ns) // 1000)
@@ -160,10 +160,8 @@ class FleetService:
         self, request: fleet_pb2.FetchPlanRequest, context: Context
     ) -> fleet_pb2.FetchPlanResponse:
         """Return the plan in force, absent when the agent runs it already."""
-        await answer(
-            context,
-            self.authenticator.require_vantage(context.invocation_metadata(), codec.decode(Vantage, request.vantage)),
-        )
+        vantage = codec.decode(Vantage, request.vantage)
+        await self.authenticator.require_vantage(context.invocation_metadata(), vantage)
         if_version = request.if_version if request.HasField("if_version") else None
         plan = self.plans.fetch(if_version, request.if_content_hash)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
@@ -172,15 +170,12 @@ class FleetService:
         self, request: RawPush, context: Context
     ) -> fleet_pb2.PushResponse:
         """Store one batch; the reply means that it is committed."""
-        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), self.clock()))
+        received_at, vantage = self.clock(), codec.decode(Vantage, request.envelope.vantage)
+        await self.authenticator.require_vantage(context.invocation_metadata(), vantage)
+        receipt = await self.ingest.push(request, received_at)
         response: fleet_pb2.PushResponse = codec.encode(receipt)
         response.fingerprints.extend(self.fingerprints())
         return response
-
-    async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
-        # Decoding errors are the caller's fault: raised here, `answer` maps them to INVALID_ARGUMENT.
-        await self.authenticator.require_vantage(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
-        return await self.ingest.push(raw_push, received_at)
 
 
 MAX_AUDIT = 10_000
@@ -235,12 +230,9 @@ class OperationsService:
 
 def _answering(work: Callable[..., Awaitable[object]]) -> Callable[[Message, Context], Awaitable[Message]]:
     async def handle(request: Message, _context: Context) -> Message:
-        given = {
-            field.name: None
-            if field.has_presence and not request.HasField(field.name)
-            else getattr(request, field.name)
-            for field in request.DESCRIPTOR.fields
-        }
+        fields = request.DESCRIPTOR.fields
+        given = {one.name: getattr(request, one.name) for one in fields}
+        given |= {one.name: None for one in fields if one.has_presence and not request.HasField(one.name)}
         found = await work(**given)
         return found if isinstance(found, Message) else codec.encode(found)
 

@@ -108,27 +108,15 @@ def decode_push(content: bytes, received_at: int) -> PushBatch:
 
 
 _WIRE_ENUMS: Mapping[str, Any] = {"outcome": sample_pb2.Outcome, "token_source": sample_pb2.TokenSource}
-
-
 Number = TypeVar("Number", np.int64, np.float64)
-
-
 _decoder = HandlerPool([sample_pb2.DESCRIPTOR]).get_for_message(sample_pb2.Sample.DESCRIPTOR)
-
-
 _schema = _decoder.schema()
-
-
 _LIMITS = _schema.get_field_index("ratelimit")
-
-
 # Of each column, and then of each field of the rate limits.
 _TYPES = {
     **{field.name: field.type for field in _schema},
     **{LIMIT + field.name: field.type for field in _schema.field(_LIMITS).type},
 }
-
-
 _NUMPY_TYPES = {name: _TYPES[name].to_pandas_dtype() for name in (*NUMBERS, *RATES)}
 
 

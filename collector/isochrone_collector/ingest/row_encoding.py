@@ -66,18 +66,14 @@ def encode_rows(
     if not len(chosen):
         return EncodedRows(order, 0, b"")
     columns = columns.select(chosen)
-    prefix = pa.scalar(_batch_prefix(origin, columns=len(order)), pa.binary())
+    numbers = (origin.vantage_id, origin.epoch, origin.seq, origin.received_at - POSTGRES_EPOCH_AT)
+    eights = b"".join(_int32.pack(8) + _int64.pack(number) for number in numbers)
+    prefix = pa.scalar(struct.pack("!h", len(order)) + eights + _text(origin.region), pa.binary())
     parts = [prefix, _fixed_width(columns, chosen), *_text_columns(columns)]
     if reasons is not None:
         parts.append(pa.array(map(_text, reasons), pa.binary()))
     rows = _join.call([*parts, pa.scalar(b"")], _AS_EMPTY)
     return EncodedRows(order, len(rows), rows.buffers()[2].to_pybytes())
-
-
-def _batch_prefix(origin: Origin, *, columns: int) -> bytes:
-    numbers = (origin.vantage_id, origin.epoch, origin.seq, origin.received_at - POSTGRES_EPOCH_AT)
-    eights = b"".join(_int32.pack(8) + _int64.pack(number) for number in numbers)
-    return struct.pack("!h", columns) + eights + _text(origin.region)
 
 
 def _fixed_width(columns: SampleColumns, places: Integers) -> Array:

@@ -96,16 +96,12 @@ def fails_fast_validation(columns: SampleColumns, *, now_at: int) -> Flags:
     within = (columns.rates >= _LOWEST_RATE) & (columns.rates <= _HIGHEST_RATE)
     instants = columns.numbers[:, _INSTANTS]
     absurd = (instants < now_at - MAX_DISTANCE_US) | (instants > now_at + MAX_DISTANCE_US)
-    return _in_any(beyond) | _in_any(~within & columns.rated) | _in_any(absurd) | _bad_texts(columns)
-
-
-def _bad_texts(columns: SampleColumns) -> Flags:
     # A text has at least as many bytes as characters.
     bad = _in_any(columns.sizes > _LONGEST)
     for column in columns.texts:
         if b"\0" in column.buffers()[2].to_pybytes():
             bad |= compute.match_substring(column, "\0").fill_null(fill_value=False).to_numpy(zero_copy_only=False)
-    return bad
+    return _in_any(beyond) | _in_any(~within & columns.rated) | _in_any(absurd) | bad
 
 
 def _in_any(columns: Flags) -> Flags:

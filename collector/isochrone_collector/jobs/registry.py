@@ -179,7 +179,7 @@ class Job:
 
     name: str
     every_us: int
-    work: Callable[[], Awaitable[None]]
+    work: Callable[[], Awaitable[object]]
     leader_only: bool = True
     woken: asyncio.Event = field(default_factory=asyncio.Event, compare=False, repr=False)
 

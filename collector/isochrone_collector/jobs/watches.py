@@ -87,10 +87,6 @@ class ClockWatch:
             await self.on_step()
         return verdict.reason
 
-    async def run(self) -> None:
-        """Call `check`, as a job."""
-        await self.check()
-
     def guarded(self, job: Job) -> Job:
         """Return a job that does nothing while the clock is not trusted."""
 

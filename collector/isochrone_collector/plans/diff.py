@@ -1,7 +1,8 @@
 """Diff of two plans: added, removed and altered targets, budgets and routes. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from isochrone_collector.analysis.differential.decision import margin_of
 from isochrone_wire import durations
@@ -13,6 +14,7 @@ from isochrone_wire.workloads import estimate_request
 PER_DAY = "per day: "
 """The prefix of the lines of `PlanChange.altered` that forecast a day."""
 
+Named = TypeVar("Named", Target, Route)
 _LIMITS = ("usd_per_day", "tokens_per_day", "requests_per_day")
 # From this share of skipped rounds on, the forecast is "all" instead of a percentage.
 _ALL = 0.995
@@ -28,29 +30,14 @@ class _Day:
     usd_per_day: float | None
 
 
-def requests_per_day(plan: Plan) -> int:
-    """Return the requests that one vantage sends in 24 hours."""
-    return sum(_requests(target) for target in plan.targets)
-
-
-def usd_per_day(plan: Plan) -> float | None:
-    """Return the maximum cost of one vantage in 24 hours, in US dollars; `None` if no target has a price."""
-    return _usd(plan.targets)
-
-
 def forecast(plan: Plan, vantages: int) -> Iterator[str]:
     """Yield the lines of the forecast: per provider, for all known vantages, and the budgets that will be exhausted."""
-    days = list(_days(plan))
+    providers = sorted({target.provider for target in plan.targets})
+    days = [_day(name, [target for target in plan.targets if target.provider == name]) for name in providers]
     for day in days if len(days) > 1 else []:
         yield f"{PER_DAY}{day.provider}: {_total(day, 1)} per vantage"
     if vantages > 1:
-        whole = _Day(
-            provider="",
-            requests_per_day=sum(day.requests_per_day for day in days),
-            tokens_per_day=sum(day.tokens_per_day for day in days),
-            usd_per_day=usd_per_day(plan),
-        )
-        yield f"{PER_DAY}{_total(whole, vantages)} for {vantages} known vantages"
+        yield f"{PER_DAY}{_total(_day('', plan.targets), vantages)} for {vantages} known vantages"
     for budget in sorted(plan.budgets, key=budget_owner):
         yield from (
             f"{PER_DAY}{line}" for day in days if day.provider == budget.provider for line in _exhausted(day, budget)
@@ -68,13 +55,16 @@ def budget_limits(budget: Budget) -> str:
     return f"{', '.join(amounts)} a day"
 
 
-def _requests(target: Target) -> int:
-    return 0 if target.paused else DAY_US // target.every_us * target.workload.concurrency
-
-
-def _usd(targets: Iterable[Target]) -> float | None:
-    costs = [_requests(t) * estimate_request(t).cost_usd(t.price) for t in targets if t.price is not None]
-    return sum(costs) if costs else None
+def _day(provider: str, targets: Sequence[Target]) -> _Day:
+    requests = [0 if one.paused else DAY_US // one.every_us * one.workload.concurrency for one in targets]
+    estimates = [(n, one.price, estimate_request(one)) for n, one in zip(requests, targets, strict=True)]
+    costs = [n * estimate.cost_usd(price) for n, price, estimate in estimates if price is not None]
+    return _Day(
+        provider=provider,
+        requests_per_day=sum(requests),
+        tokens_per_day=sum(n * estimate.tokens for n, _, estimate in estimates),
+        usd_per_day=sum(costs) if costs else None,
+    )
 
 
 def _amount(name: str, amount: float) -> str:
@@ -85,17 +75,6 @@ def _amount(name: str, amount: float) -> str:
 def _total(day: _Day, vantages: int) -> str:
     requests = f"{day.requests_per_day * vantages} requests"
     return requests if day.usd_per_day is None else f"{requests}, at most {day.usd_per_day * vantages:.2f} USD"
-
-
-def _days(plan: Plan) -> Iterator[_Day]:
-    for provider in sorted({target.provider for target in plan.targets}):
-        targets = [target for target in plan.targets if target.provider == provider]
-        yield _Day(
-            provider=provider,
-            requests_per_day=sum(_requests(target) for target in targets),
-            tokens_per_day=sum(_requests(target) * estimate_request(target).tokens for target in targets),
-            usd_per_day=_usd(targets),
-        )
 
 
 def _exhausted(day: _Day, budget: Budget) -> Iterator[str]:
@@ -122,16 +101,16 @@ def same_meaning(one: Plan | None, other: Plan) -> bool:
     return (
         one is not None
         and (one.baseline, one.control) == (other.baseline, other.control)
-        and _by_name(one) == _by_name(other)
+        and _by_name(one.targets) == _by_name(other.targets)
         and set(one.budgets) == set(other.budgets)
-        and _routes(one) == _routes(other)
+        and _by_name(one.routes) == _by_name(other.routes)
         and set(one.margins) == set(other.margins)
     )
 
 
 def compare(old: Plan | None, new: Plan, *, vantages: int = 0) -> PlanChange:
     """Return the changes from `old` to `new`, with the daily figures of `new` for the known `vantages`."""
-    before, after = _by_name(old) if old else {}, _by_name(new)
+    before, after = _by_name(old.targets) if old else {}, _by_name(new.targets)
     altered = [
         f"{name}: {', '.join(_differences(before[name], after[name]))}"
         for name in sorted(before.keys() & after.keys())
@@ -140,14 +119,15 @@ def compare(old: Plan | None, new: Plan, *, vantages: int = 0) -> PlanChange:
     if old and old.baseline != new.baseline:
         altered.insert(0, f"baseline: {old.baseline} → {new.baseline}")
     altered += _other_changes(old or Plan(version=0, baseline=""), new)
+    day = _day("", new.targets)
     return PlanChange(
         version=new.version,
         changed=not same_meaning(old, new),
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         altered=(*altered, *forecast(new, vantages)),
-        usd_per_day=usd_per_day(new),
-        requests_per_day=requests_per_day(new),
+        usd_per_day=day.usd_per_day,
+        requests_per_day=day.requests_per_day,
     )
 
 
@@ -156,7 +136,7 @@ def _other_changes(old: Plan, new: Plan) -> Iterator[str]:
         yield f"control: {old.control or 'none'} → {new.control or 'none'}"
     yield from _margin_changes(old.margins, new.margins)
     yield from _budget_changes(old.budgets, new.budgets)
-    yield from _route_changes(_routes(old), _routes(new))
+    yield from _route_changes(_by_name(old.routes), _by_name(new.routes))
     yield from _paused_members(new)
 
 
@@ -165,8 +145,8 @@ def unchanged(plan: Plan) -> PlanChange:
     return replace(compare(plan, plan), changed=False, altered=())
 
 
-def _by_name(plan: Plan) -> dict[str, Target]:
-    return {target.name: target for target in plan.targets}
+def _by_name(listed: Iterable[Named]) -> dict[str, Named]:
+    return {one.name: one for one in listed}
 
 
 def _differences(old: Target, new: Target) -> list[str]:
@@ -212,10 +192,6 @@ def _budget_changes(old: Iterable[Budget], new: Iterable[Budget]) -> list[str]:
         elif was is not None and becomes is not None and was != becomes:
             lines.append(f"budget of {budget_owner(becomes)}: {budget_limits(was)} → {budget_limits(becomes)}")
     return lines
-
-
-def _routes(plan: Plan) -> dict[str, Route]:
-    return {route.name: route for route in plan.routes}
 
 
 def _route_changes(before: Mapping[str, Route], after: Mapping[str, Route]) -> Iterator[str]:

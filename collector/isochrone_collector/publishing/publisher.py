@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import attrgetter
 
 import structlog
 
@@ -144,11 +145,13 @@ class Publisher:
         found = [table for table in self.in_force() if _matches(table, client_region, route)]
         if not found:
             raise UnknownName(f"there is no table of {route!r} in {client_region!r} yet; retry in a moment")
-        newest = max(found, key=_generation_of)
+        newest = max(found, key=attrgetter("generation"))
+        # The tag of several tables also changes when one that is not the newest is removed.
+        etags = " ".join(sorted(table.etag for table in found))
         return RegionTables(
             client_region=client_region,
             generation=min(newest.generation, self.generation),
-            etag=_etag_of(found, newest),
+            etag=etags if len(found) == 1 else serialization.etag(newest.generation, etags),
             answered_at=self.clock(),
             tables=tuple(sorted(found, key=lambda table: table.route)),
             stale_since_at=self.stale_since_at,
@@ -169,17 +172,18 @@ class Publisher:
         self._watchers += 1
         try:
             found, seen = await self._missed_since(client_region, route, after)
-            sent_at = self._now_s()
+            now_s = asyncio.get_running_loop().time
+            sent_at = now_s()
             while True:
                 for table in found:
                     yield table
-                    sent_at = self._now_s()
+                    sent_at = now_s()
                 await self._wait_for_table(client_region, route, seen, until_s=sent_at + self._heartbeat_s)
                 if self._is_closed:
                     return
-                if self._now_s() >= sent_at + self._heartbeat_s:
+                if now_s() >= sent_at + self._heartbeat_s:
                     yield None
-                    sent_at = self._now_s()
+                    sent_at = now_s()
                 found, seen = await self._since(client_region, route, seen)
         finally:
             self._watchers -= 1
@@ -232,7 +236,7 @@ class Publisher:
 
     def _snapshot(self, client_region: str, route: str) -> list[RouteTable]:
         in_scope = [table for table in self.in_force() if _matches(table, client_region, route)]
-        return sorted(in_scope, key=_generation_of)
+        return sorted(in_scope, key=attrgetter("generation"))
 
     async def _read(self, connection: Connection) -> None:
         if self._last is not None and not await store.has(connection, self._last):
@@ -288,10 +292,6 @@ class Publisher:
         if route and route not in routes:
             raise UnknownName.among("route", route, routes)
 
-    @staticmethod
-    def _now_s() -> float:
-        return asyncio.get_running_loop().time()
-
 
 async def _read_from(documents: list[str]) -> list[RouteTable]:
     """Parse tables; many of them in another thread, so that the event loop is not held up."""
@@ -303,17 +303,6 @@ async def _read_from(documents: list[str]) -> list[RouteTable]:
 def _wake(woken: "asyncio.Future[None]") -> None:
     if not woken.done():
         woken.set_result(None)
-
-
-def _generation_of(table: RouteTable) -> int:
-    return table.generation
-
-
-def _etag_of(tables: list[RouteTable], newest: RouteTable) -> str:
-    """Return the tag of a single table, or of several one that also changes when another of them is removed."""
-    if len(tables) == 1:
-        return newest.etag
-    return serialization.etag(newest.generation, " ".join(sorted(table.etag for table in tables)))
 
 
 def _matches(table: RouteTable, client_region: str, route: str) -> bool:

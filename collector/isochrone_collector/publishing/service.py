@@ -32,7 +32,9 @@ class Publishing:
     recent: RecentBatches = field(default_factory=RecentBatches)
 
     def __post_init__(self) -> None:
-        self.changes = Changes(clock=self.clock, state=self._state)
+        self.changes = Changes(
+            clock=self.clock, state=lambda: (self.publisher.generation, self.publisher.stale_since_at)
+        )
         self.publisher = Publisher(
             database=self.database,
             plans=self.plans,
@@ -91,6 +93,3 @@ class Publishing:
         """End every watch: this collector stops."""
         self.publisher.close()
         self.changes.close()
-
-    def _state(self) -> tuple[int, int | None]:
-        return self.publisher.generation, self.publisher.stale_since_at

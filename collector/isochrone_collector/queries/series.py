@@ -130,11 +130,7 @@ async def _summarised(
     days_until = max((piece.window.until_at for piece in whole_pieces if piece.resolution is Resolution.DAY), default=0)
     pieces = summaries.divide(_common(buckets, span), days_until=0 if bucket_us % DAY_US else days_until)
     found = await _of_pieces(connection, scope, asked, pieces, bucket_us=bucket_us)
-    rest = [
-        Window(from_at=scope.window.from_at, until_at=buckets.from_at),
-        Window(from_at=buckets.until_at, until_at=scope.window.until_at),
-    ]
-    return found, [window for window in rest if window.from_at < window.until_at]
+    return found, summaries.edges(scope.window, buckets)
 
 
 def _summarised_buckets(window: Window, span: Window, *, bucket_us: int, kept_at: int) -> Window | None:

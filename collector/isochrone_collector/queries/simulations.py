@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -64,8 +63,7 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
         ready = policy_inputs([vantage.recorded for vantage in usable]) if usable else []
         if ready:
             asked = [policy(text, names, best=ready[0].best) for text in texts]
-        regions = _by_region(found, names, ready)
-        return tuple(line for region in regions for line in _lines(region, asked, is_joint=is_joint))
+        return tuple(_lines(found, names, ready, asked, is_joint=is_joint))
 
     try:
         lines = await asyncio.to_thread(played)
@@ -84,21 +82,6 @@ def _usable(found: Sequence[SharedRounds]) -> list[SharedRounds]:
     return [vantage for vantage in found if len(vantage.recorded) > vantage.recorded.learning]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Region:
-    name: str
-    ready: list[PolicyInput]
-    note: str
-
-
-def _by_region(found: Sequence[SharedRounds], names: Sequence[str], ready: Sequence[PolicyInput]) -> Iterator[_Region]:
-    ordered = sorted(found, key=lambda vantage: vantage.recorded.region)
-    for name, group in groupby(ordered, key=lambda vantage: vantage.recorded.region):
-        vantages = list(group)
-        of_region = [given for given in ready if given.recorded.region == name]
-        yield _Region(name=name, ready=of_region, note=_note(vantages, names, enough=bool(of_region)))
-
-
 def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: bool) -> str:
     absent = sorted({names[column] for vantage in vantages for column in vantage.absent})
     if not enough:
@@ -115,14 +98,27 @@ def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: boo
     return f"the first {learning} rounds were only learnt from{skipped}"
 
 
-def _lines(region: _Region, played: Sequence[Policy], *, is_joint: bool) -> Iterator[Simulation]:
-    for one in played:
-        refusal = _NOT_JOINT if region.ready and one.several and not is_joint else ""
-        if region.ready and not refusal:
-            replay = pooled([one.play(given) for given in region.ready])
+def _lines(
+    found: Sequence[SharedRounds],
+    names: Sequence[str],
+    ready: Sequence[PolicyInput],
+    asked: Sequence[Policy],
+    *,
+    is_joint: bool,
+) -> Iterator[Simulation]:
+    ordered = sorted(found, key=lambda vantage: vantage.recorded.region)
+    for region, group in groupby(ordered, key=lambda vantage: vantage.recorded.region):
+        inputs = [given for given in ready if given.recorded.region == region]
+        note = _note(list(group), names, enough=bool(inputs))
+        for one in asked:
+            if not inputs or (one.several and not is_joint):
+                refused = f"{note}; {_NOT_JOINT}" if inputs else note
+                yield Simulation(policy=one.name, region=region, rounds=0, requests=0, note=refused)
+                continue
+            replay = pooled([one.play(given) for given in inputs])
             yield Simulation(
                 policy=one.name,
-                region=region.name,
+                region=region,
                 rounds=replay.ttft.n,
                 requests=replay.requests,
                 failed=replay.ttft.n - replay.ttft.known,
@@ -130,8 +126,5 @@ def _lines(region: _Region, played: Sequence[Policy], *, is_joint: bool) -> Iter
                 ttft_p50_us=replay.ttft.quantile(0.5),
                 ttft_p95_us=replay.ttft.quantile(0.95),
                 usd=None if np.isnan(replay.usd) else replay.usd,
-                note="; ".join(filter(None, (region.note, one.note))),
+                note="; ".join(filter(None, (note, one.note))),
             )
-        else:
-            note = "; ".join(filter(None, (region.note, refusal)))
-            yield Simulation(policy=one.name, region=region.name, rounds=0, requests=0, note=note)

@@ -85,7 +85,9 @@ def _row(
     elif is_failing:
         state = State.FAILING
     else:
-        state = State.SLOW if _is_slow(day, recent_us) else State.OK
+        usual = day.ttft_p50_us if day else None
+        is_slow = recent_us is not None and usual is not None and recent_us > SLOW_FACTOR * usual.value
+        state = State.SLOW if is_slow else State.OK
     return TargetStatus(
         target=target.name,
         provider=target.provider,
@@ -105,11 +107,6 @@ def _is_stale(target: Target, day: Standing | None, hour: Standing | None, now_a
     if hour is not None and not _sent(hour):
         return True
     return now_at - day.newest_at > max(STALE_US, STALE_ROUNDS * target.every_us)
-
-
-def _is_slow(day: Standing | None, recent_us: float | None) -> bool:
-    usual = day.ttft_p50_us if day else None
-    return recent_us is not None and usual is not None and recent_us > SLOW_FACTOR * usual.value
 
 
 def _sent(standing: Standing) -> bool:

@@ -36,6 +36,8 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
         database=database, plans=parts.plans, alerting=alerts, fleet=fleet, clock=now_at, recent=recent
     )
     routes = RouteWatch(database=database, alerting=alerts, clock=now_at)
+    kept = Retention(database=database, clock=now_at, periods=periods)
+    health = JobHealthCheck(database=database, health=parts.jobs.health, alerting=alerts, clock=now_at)
     guarded = parts.clock_watch.guarded
 
     async def make_partitions() -> None:
@@ -45,13 +47,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     return [
         Job(name="partitions", every_us=3600 * SECOND_US, work=make_partitions),
         guarded(Job(name="rollup", every_us=rollup.EVERY_US, work=Rollup(database=database, clock=now_at).run)),
-        guarded(
-            Job(
-                name="retention",
-                every_us=retention.EVERY_US,
-                work=Retention(database=database, clock=now_at, periods=periods).run,
-            )
-        ),
+        guarded(Job(name="retention", every_us=retention.EVERY_US, work=kept.run)),
         guarded(Job(name="absences", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
         Job(name="duplicate_agents", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_duplicate_agents),
         Job(name="lost batches", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
@@ -59,11 +55,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
         guarded(Job(name="route alerts", every_us=watches.ROUTE_EVERY_US, work=routes.run)),
         guarded(Job(name="fleet", every_us=watches.FLEET_EVERY_US, work=fleet.run)),
         guarded(Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run)),
-        Job(
-            name="job health",
-            every_us=registry.CHECK_EVERY_US,
-            work=JobHealthCheck(database=database, health=parts.jobs.health, alerting=alerts, clock=now_at).run,
-        ),
+        Job(name="job health", every_us=registry.CHECK_EVERY_US, work=health.run),
         *(
             Job(name=f"alerts to {one.name}", every_us=one.EVERY_US, work=one.run, woken=one.woken)
             for one in alerts.receivers
@@ -94,7 +86,7 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
 
     works = (
         ("disk", watches.DISK_EVERY_US, parts.disk_watch.run),
-        ("clock", watches.CLOCK_EVERY_US, parts.clock_watch.run),
+        ("clock", watches.CLOCK_EVERY_US, parts.clock_watch.check),
         ("partition window", 60 * SECOND_US, parts.ingest.refresh_window),
         ("alert state", service.STATE_EVERY_US, parts.alert_state.run),
         ("plan", 2 * SECOND_US, parts.publishing.follow_plan),

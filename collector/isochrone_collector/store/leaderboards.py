@@ -136,7 +136,7 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     counted = [row for piece in pieces for row in await summaries.counted(connection, scope, piece)]
     edges = [
         seen
-        for edge in _edges(scope.window, span)
+        for edge in summaries.edges(scope.window, span)
         for seen in await _unsummarised(connection, replace(scope, window=edge))
     ]
     from_at = scope.window.from_at if scope.window.from_at >= oldest_at else span.from_at
@@ -148,7 +148,10 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
 
 async def prefers_summaries(connection: Connection, scope: Scope, *, kept_at: int) -> bool:
     """Return whether a scope is long, or has samples that were deleted: those before `kept_at`."""
-    return scope.window.from_at < kept_at or await _is_much(connection, scope)
+    length_us = scope.window.until_at - scope.window.from_at
+    if scope.window.from_at < kept_at or length_us > LONGEST_US:
+        return True
+    return length_us > DAY_US and await more_than(connection, scope, MAX_SAMPLES)
 
 
 async def kept_since(connection: Connection) -> int:
@@ -163,21 +166,6 @@ async def _unsummarised(connection: Connection, scope: Scope) -> list[SeriesValu
             "shorter window, fewer targets or fewer regions"
         )
     return await standings(connection, scope)
-
-
-async def _is_much(connection: Connection, scope: Scope) -> bool:
-    length_us = scope.window.until_at - scope.window.from_at
-    if length_us <= DAY_US or length_us > LONGEST_US:
-        return length_us > LONGEST_US
-    return await more_than(connection, scope, MAX_SAMPLES)
-
-
-def _edges(window: Window, span: Window) -> list[Window]:
-    both = [
-        Window(from_at=window.from_at, until_at=span.from_at),
-        Window(from_at=span.until_at, until_at=window.until_at),
-    ]
-    return [edge for edge in both if edge.from_at < edge.until_at]
 
 
 def _together(

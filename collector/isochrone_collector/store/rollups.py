@@ -9,7 +9,7 @@ The laws:
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 from operator import attrgetter
 
@@ -24,13 +24,13 @@ from isochrone_collector.store.postgres.values import columns_of, fields_of
 from isochrone_collector.store.probe_queries import ProbeColumns, Scope, needed_columns, read
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, Series, added, counted, joined
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.durations import HOUR_US
-from isochrone_wire.model import DAY_US, Outcome
+from isochrone_wire.model import Outcome
 
 # A dense fleet has a hundred thousand samples of this many targets in an hour: some ten megabytes.
 _TARGETS_AT_ONCE = 8
 _LOCK_KEY = 4_600_005
 _METRICS = tuple(Metric)
+Summaries = tuple[list[JoinedRow], list[OutcomeRow]]
 _OUTCOMES = tuple(Outcome)
 _COLUMNS = ("round_at", "cost_usd", *needed_columns(*_METRICS))
 
@@ -49,30 +49,33 @@ async def touched(connection: Connection, *, first: int, until: int, before_at: 
 
 async def summarise_hour(database: Database, hour_at: int) -> int:
     """Summarise the hour that begins at an instant; return the number of series. Raises `DatabaseUnavailable`."""
-    window = Window(from_at=hour_at, until_at=hour_at + HOUR_US)
-    total = 0
-    for target_ids in await portions(database):
-        async with database.transaction() as connection:
-            await execute(connection, "take_lock", key=_LOCK_KEY)
-            await execute(connection, "disable_jit")
-            rows, endings = await from_samples(connection, Scope(window=window, target_ids=target_ids))
-            await _write(connection, Resolution.HOUR, hour_at, rows, endings)
-        total += len(endings)
-    return total
+    return await _summarise(database, Resolution.HOUR, hour_at, from_samples)
 
 
 async def summarise_day(database: Database, day_at: int) -> int:
     """Summarise a day (UTC) from its hours; return the number of series. Raises `DatabaseUnavailable`."""
-    hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=day_at, until_at=day_at + DAY_US))
-    total = 0
+    return await _summarise(database, Resolution.DAY, day_at, _from_hours)
+
+
+async def _from_hours(connection: Connection, scope: Scope) -> Summaries:
+    hours = Piece(resolution=Resolution.HOUR, window=scope.window)
+    endings = added(await counted(connection, scope, hours))
+    return await joined(connection, scope, hours, _METRICS), list(endings.values())
+
+
+async def _summarise(
+    database: Database,
+    resolution: Resolution,
+    bucket_at: int,
+    summaries_of: Callable[[Connection, Scope], Awaitable[Summaries]],
+) -> int:
+    window, total = Window(from_at=bucket_at, until_at=bucket_at + resolution.size_us), 0
     for target_ids in await portions(database):
-        scope = Scope(window=hours.window, target_ids=target_ids)
         async with database.transaction() as connection:
             await execute(connection, "take_lock", key=_LOCK_KEY)
             await execute(connection, "disable_jit")
-            rows = await joined(connection, scope, hours, _METRICS)
-            endings = added(await counted(connection, scope, hours)).values()
-            await _write(connection, Resolution.DAY, day_at, rows, list(endings))
+            rows, endings = await summaries_of(connection, Scope(window=window, target_ids=target_ids))
+            await _write(connection, resolution, bucket_at, rows, endings)
         total += len(endings)
     return total
 
@@ -84,12 +87,12 @@ async def portions(database: Database) -> list[tuple[int, ...]]:
     return [tuple(ids[start : start + _TARGETS_AT_ONCE]) for start in range(0, len(ids), _TARGETS_AT_ONCE)]
 
 
-async def from_samples(connection: Connection, scope: Scope) -> tuple[list[JoinedRow], list[OutcomeRow]]:
+async def from_samples(connection: Connection, scope: Scope) -> Summaries:
     """Summarise the samples of a scope as those of one bucket."""
     return await asyncio.to_thread(_summarised, await read(connection, scope, *_COLUMNS, most=inf))
 
 
-def _summarised(probes: ProbeColumns) -> tuple[list[JoinedRow], list[OutcomeRow]]:
+def _summarised(probes: ProbeColumns) -> Summaries:
     series, lengths, found = probes.by_series()
     rows = [
         JoinedRow(

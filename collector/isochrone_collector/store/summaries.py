@@ -124,15 +124,6 @@ class Piece:
     window: Window
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distributions:
-    """The distributions of one metric over a window of whole hours: one group of `histograms` per item of `series`."""
-
-    window: Window
-    series: tuple[Series, ...]
-    histograms: Histograms
-
-
 async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
     """Return the summarised pieces of a window: days where possible, else hours; empty without a whole hour."""
     done = await job_state.progress(connection)
@@ -164,15 +155,11 @@ def span(found: Sequence[Piece]) -> Window | None:
     return Window(from_at=found[0].window.from_at, until_at=found[-1].window.until_at) if found else None
 
 
-async def distributions(connection: Connection, scope: Scope, metric: Metric) -> Distributions | None:
-    """Return one metric of a scope, per target and region with values; `None` if no whole hour is summarised."""
-    found = await pieces(connection, scope.window)
-    window = span(found)
-    if window is None:
-        return None
-    keys, histograms = await merged(connection, scope, found, (metric,))
-    series = tuple((target_id, region) for target_id, _, region in keys)
-    return Distributions(window=window, series=series, histograms=histograms)
+def edges(window: Window, inner: Window) -> list[Window]:
+    """Return what is left of a window before and after an inner one."""
+    before = Window(from_at=window.from_at, until_at=inner.from_at)
+    after = Window(from_at=inner.until_at, until_at=window.until_at)
+    return [edge for edge in (before, after) if edge.from_at < edge.until_at]
 
 
 async def outcomes(connection: Connection, scope: Scope) -> dict[Series, OutcomeRow]:

@@ -70,7 +70,10 @@ class Snapshots:
         in_use = followed.at(now_at)
         next_at = envoy.snapshot.next_change_at() if envoy.snapshot else None
         if envoy.snapshot is None or envoy.tables != in_use or (next_at is not None and now_at >= next_at):
-            envoy.snapshot = snapshot(self._made(client_region, in_use), envoy.snapshot, now_at=now_at)
+            # Made once for all Envoys.
+            key = client_region, self._plans.version, *((table.etag, table.state) for table in in_use)
+            resources = self._resources.get(key, lambda: resources_of(client_region, in_use))
+            envoy.snapshot = snapshot(resources, envoy.snapshot, now_at=now_at)
             envoy.tables = in_use
         return envoy.snapshot
 
@@ -95,11 +98,6 @@ class Snapshots:
         if known is None or known[0] != place:
             known = self._in_force[client_region] = place, self._publisher.tables(client_region).tables
         return known[1]
-
-    def _made(self, client_region: str, tables: tuple[RouteTable, ...]) -> Resources:
-        """The resources of tables, made once for all Envoys. Raises `UnknownName`."""
-        key = client_region, self._plans.version, *((table.etag, table.state) for table in tables)
-        return self._resources.get(key, lambda: resources_of(client_region, tables))
 
 
 _KIND_OF = {CLUSTERS: "clusters", ROUTES: "routes"}

@@ -184,7 +184,7 @@ def test_both_sides_and_the_request_agree(dialect: str, effort: str | None) -> N
         price=Price(usd_per_m_input=1.0, usd_per_m_output=10.0),
     )
     most = max_round_cost(target)
-    assert diff.usd_per_day(Plan(version=1, baseline="us", targets=(target,))) == pytest.approx(most.usd)
+    assert diff.compare(None, Plan(version=1, baseline="us", targets=(target,))).usd_per_day == pytest.approx(most.usd)
     body = DIALECTS[dialect].request(target, nonce="0" * 12, key=None, quirks=NO_QUIRKS).body
     limits = [limit for limit in (100, 1_124, 4_196, 16_484, 32_868) if f": {limit}" in body.decode()]
     assert limits == [estimate_request(target).output_tokens]

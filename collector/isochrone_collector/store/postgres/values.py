@@ -121,52 +121,32 @@ _HEAD = np.dtype(">i4")
 _HEAD_BYTES = 5 * _HEAD.itemsize
 
 
+_INSTANTS = types["timestamptz"].array_oid
+_CONTENTS = {
+    _INSTANTS: ">i8",
+    types["int8"].array_oid: ">i8",
+    types["int4"].array_oid: ">i4",
+    types["float8"].array_oid: ">f8",
+}
+
+
 class _ColumnLoader(Loader):
     """One column of numbers. Raises `ValueError` for NULLs and for more than one dimension."""
 
     format = Format.BINARY
-    content = ">i8"
 
     def load(self, data: Buffer) -> NDArray[Any]:
-        record = np.dtype([("length", ">i4"), ("value", self.content)])
+        record = np.dtype([("length", ">i4"), ("value", _CONTENTS[self.oid])])
         kept = np.frombuffer(data, np.uint8)
         dimensions, nulls, *_ = kept[: 3 * _HEAD.itemsize].view(_HEAD)
         if dimensions > 1 or nulls:
             raise ValueError("a column of numbers contains NULL, or has more than one dimension")
         values = kept[_HEAD_BYTES:].view(record)["value"]
-        return values.astype(values.dtype.newbyteorder("="))
-
-
-class _BigintLoader(_ColumnLoader):
-    content = ">i8"
-
-
-class _IntegerLoader(_ColumnLoader):
-    content = ">i4"
-
-
-class _DoubleLoader(_ColumnLoader):
-    content = ">f8"
-
-
-class _InstantsLoader(_ColumnLoader):
-    """Microseconds since the Unix epoch."""
-
-    content = ">i8"
-
-    def load(self, data: Buffer) -> NDArray[Any]:
-        return super().load(data) + POSTGRES_EPOCH_AT
-
-
-_LOADERS: dict[str, type[_ColumnLoader]] = {
-    "int8": _BigintLoader,
-    "int4": _IntegerLoader,
-    "float8": _DoubleLoader,
-    "timestamptz": _InstantsLoader,
-}
+        found = values.astype(values.dtype.newbyteorder("="))
+        return found + POSTGRES_EPOCH_AT if self.oid == _INSTANTS else found
 
 
 def read_columns(cursor: AsyncCursor[Any]) -> None:
     """Decode arrays as numpy arrays, instants in microseconds since the epoch. Raises `ValueError` for NULL."""
-    for name, loader in _LOADERS.items():
-        cursor.adapters.register_loader(types[name].array_oid, loader)
+    for oid in _CONTENTS:
+        cursor.adapters.register_loader(oid, _ColumnLoader)

@@ -26,7 +26,7 @@ from isochrone_collector.errors import (
 )
 from isochrone_collector.grpc_api import guards
 from isochrone_collector.grpc_api.guards import Caller, CallGuard
-from isochrone_collector.grpc_api.responses import Context, answer, refuse
+from isochrone_collector.grpc_api.responses import Context, refuse
 from isochrone_collector.store import audit
 from isochrone_common.channel import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
 from isochrone_wire.operations import Role
@@ -427,11 +427,9 @@ async def test_changes_are_recorded_with_the_caller(monkeypatch: pytest.MonkeyPa
 
 
 async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
-    async def work() -> bytes:
-        raise error
-
     async def ask(_: bytes, context: Context) -> bytes:
-        return await answer(context, work())
+        await refuse(context, error)
+        return b""
 
     server = grpc.aio.server()
     handler: Any = grpc.unary_unary_rpc_method_handler(ask)

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fixtures.distributions import distributions
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from fixtures.postgres import rows
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
@@ -91,7 +92,7 @@ async def test_every_metric_is_summarised(local: InProcessCollector, database_ur
     expected = {"ttft": 4e5, "ttft_cold": 451e3, "ttfat": 5e5, "e2e": 9e6, "connect": 51e3, "rtt": 21e3}
     async with local.database.connection() as connection:
         for metric in Metric:
-            found = await summaries.distributions(connection, local.scope(hour(0)), metric)
+            found = await distributions(connection, local.scope(hour(0)), metric)
             assert found is not None
             value = ({"tokens_per_second": 80.0} | expected)[metric]
             assert found.histograms.quantile(0.5).tolist() == pytest.approx([value], rel=0.01)

@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
+from isochrone_collector.grpc_api.responses import refuse
 from isochrone_collector.grpc_api.services import BOUNDS_US, FleetService, PushMetrics
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_wire import codec
@@ -64,8 +65,10 @@ async def test_a_heartbeat_that_cannot_be_decoded_is_an_invalid_argument(monkeyp
         ),
         Call(),
     )
-    with pytest.raises(Aborted):
+    with pytest.raises(CodecError) as raised:
         await service.Push(RawPush(request.SerializeToString()), call)
+    with pytest.raises(Aborted):
+        await refuse(call, raised.value)
     assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Heartbeat.mood: 7")
 
 

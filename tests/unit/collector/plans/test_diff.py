@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.plans.diff import compare, requests_per_day, same_meaning, unchanged, usd_per_day
+from isochrone_collector.plans.diff import compare, same_meaning, unchanged
 from isochrone_wire.model import (
     DAY_US,
     SECOND_US,
@@ -133,8 +133,9 @@ def test_requests_and_spend_of_a_day() -> None:
     priced = replace(A, price=Price(usd_per_m_input=1.0, usd_per_m_output=10.0), workload=Workload(prompt="x" * 32))
     hourly = replace(B, every_us=DAY_US // 24, workload=Workload(concurrency=4))
     plan = Plan(version=1, baseline="us", targets=(priced, hourly))
-    assert requests_per_day(plan) == 1440 + 24 * 4
-    assert usd_per_day(plan) == pytest.approx(1440 * (8 * 1.0 + 200 * 10.0) / 1e6)
+    change = compare(None, plan)
+    assert change.requests_per_day == 1440 + 24 * 4
+    assert change.usd_per_day == pytest.approx(1440 * (8 * 1.0 + 200 * 10.0) / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,8 @@ def test_requests_and_spend_of_a_day() -> None:
 def test_requests_and_spend_of_odd_targets(target: Target, requests: int, usd: float | None) -> None:
     """Without a price list the spend is unknown, not zero; a paused target sends nothing; only whole rounds count."""
     plan = replace(PLAN, targets=(target,))
-    assert (requests_per_day(plan), usd_per_day(plan)) == (requests, usd)
+    change = compare(None, plan)
+    assert (change.requests_per_day, change.usd_per_day) == (requests, usd)
 
 
 def test_the_fleet_and_its_providers_have_their_cost() -> None:
