@@ -1,28 +1,4 @@
-"""Errors of the collector, and who must act on each.
-
-    CollectorError
-    ├── SettingsError              the operator: a flag, a variable or a file has an invalid value (exit 2)
-    ├── StartError                 the operator: the collector cannot start here (exit 1)
-    │   ├── EmbeddedError          ... the embedded PostgreSQL is missing, in use, or does not start
-    │   ├── DatabaseUnreachable    ... no PostgreSQL answers at the address given
-    │   └── SchemaError            ... the database was migrated by a newer collector, or not at all
-    ├── RequestError               the client
-    │   ├── BadRequest             ... must change the request; the same one never succeeds
-    │   ├── UnknownName            ... named a target, region or metric that does not exist
-    │   ├── Conflict               ... must first resolve a contradiction, e.g. a vantage that changed its region
-    │   ├── SequenceConflict       ... sent other samples under a stored batch number; give them a new number
-    │   ├── UnknownTargets         ... sent samples of targets of no plan here, and must keep them until there is one
-    │   ├── Unauthenticated        ... must authenticate with a valid credential or join token
-    │   ├── Forbidden              ... has no permission for this request
-    │   ├── ResourceExhausted      ... must wait a moment: there are too many such requests at once
-    │   ├── MessageTooLarge        ... must send less at once
-    │   └── DeadlineExceeded       ... must reduce the query, or send the request faster: it exceeded a time limit
-    ├── CollectorUnreachable       the operator: no collector answers at the address of a command (exit 3)
-    └── DatabaseUnavailable        the client: retry, the database is away or asked for a retry
-        ├── DiskLow                ... the disk of the embedded PostgreSQL has too little room; samples stay in spools
-        ├── DatabaseSetBack        ... the database was restored, or a standby that lagged was promoted: begin again
-        ├── ClockSkew              ... the clock of an agent is a day off; its samples stay in its spool
-        └── PartitionMissing       ... a partition was dropped or is missing; on retry the samples are set aside
+"""Errors of the collector. The docstring of each says who must act; the operator also gets a hint.
 
 A plan document with problems is not an error but a result: see `plans.document`. A sample that is not accepted is a
 `Rejection` in the receipt.

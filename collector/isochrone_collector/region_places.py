@@ -14,7 +14,6 @@ from importlib import resources
 from math import isfinite
 
 _SEPARATORS = re.compile(r"[-/:_.]")
-_MAX_LATITUDE, _MAX_LONGITUDE = 90.0, 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +36,20 @@ def place_of(region: str, stated: Mapping[str, RegionPlace]) -> RegionPlace | No
 
 def parse_places(texts: Iterable[str]) -> dict[str, RegionPlace]:
     """Parse places such as `lab=48.14,11.58`: a region, its latitude and its longitude. Raises `ValueError`."""
-    return dict(_parse(text) for text in texts)
-
-
-def _parse(text: str) -> tuple[str, RegionPlace]:
-    region, _, point = text.rpartition("=")
-    if not region:
-        raise ValueError(f"`{text}` has no region")
-    try:
-        latitude, longitude = map(float, point.split(","))
-    except ValueError:
-        raise ValueError(f"`{text}` has no latitude and longitude") from None
-    for value, limit, name in ((latitude, _MAX_LATITUDE, "latitude"), (longitude, _MAX_LONGITUDE, "longitude")):
-        if not isfinite(value) or abs(value) > limit:
-            raise ValueError(f"`{text}` has a {name} outside -{limit:.0f} to {limit:.0f} degrees")
-    return region, RegionPlace(latitude=latitude, longitude=longitude)
+    found: dict[str, RegionPlace] = {}
+    for text in texts:
+        region, _, point = text.rpartition("=")
+        if not region:
+            raise ValueError(f"`{text}` has no region")
+        try:
+            latitude, longitude = map(float, point.split(","))
+        except ValueError:
+            raise ValueError(f"`{text}` has no latitude and longitude") from None
+        for value, limit, name in ((latitude, 90, "latitude"), (longitude, 180, "longitude")):
+            if not isfinite(value) or abs(value) > limit:
+                raise ValueError(f"`{text}` has a {name} outside -{limit} to {limit} degrees")
+        found[region] = RegionPlace(latitude=latitude, longitude=longitude)
+    return found
 
 
 @cache

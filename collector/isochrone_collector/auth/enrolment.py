@@ -98,8 +98,6 @@ class Enrolment:
                 overlap_us=overlap_us,
                 created_at=now_at,
                 expires_at=now_at + expires_us,
-                used_at=None,
-                revoked_at=None,
                 lifetime_us=(DEFAULT_LIFETIMES_US[Role(role)] if lifetime_us is None else lifetime_us) or None,
             )
             await access.invite(connection, row)

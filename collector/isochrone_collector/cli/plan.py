@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
@@ -154,7 +154,8 @@ def _change_plan(work: Callable[..., PlanChange], *, dry_run: bool, yes: bool, o
 
 def as_text(change: PlanChange) -> str:
     """Return the change as lines for a person, none wider than `WIDTH` unless one word is."""
-    return "\n".join(part for line in _lines(change) for part in _folded(line))
+    fold = partial(wrap, width=WIDTH, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(part for line in _lines(change) for part in fold(line))
 
 
 def _lines(change: PlanChange) -> Iterator[str]:
@@ -177,12 +178,6 @@ def _signed(line: str) -> str:
         if line.startswith(beginning):
             return f"{sign} route {line.removeprefix(beginning)}"
     return f"~ {line}"
-
-
-def _folded(line: str) -> Sequence[str]:
-    if len(line) <= WIDTH:
-        return [line]
-    return wrap(line, WIDTH, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def history_as_text(history: PlanHistory) -> str:

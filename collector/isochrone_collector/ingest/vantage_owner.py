@@ -77,29 +77,17 @@ def refused_since(owner: OwnerRow, epoch: int, *, now_at: int) -> int:
     return owner.duplicate_first_at if -AHEAD_US <= now_at - owner.duplicate_last_at <= LEASE_US else now_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Delivering:
-    """The agent that delivers for a vantage, and the newest round stored before it took over, 0 if there was none."""
-
-    epoch: int
-    earlier_until: int
-
-
 class VantageOwners:
     """The agents that deliver for their vantages."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
         self._clock = clock
-        self._owners: dict[int, _Delivering] = {}
+        self._owners: dict[int, Deliverer] = {}
 
     def load(self, deliverers: Mapping[int, Deliverer]) -> None:
         """Set the agents that deliver for these vantages, as the database has them."""
-        self._owners |= {
-            key: _Delivering(epoch=one.epoch, earlier_until=one.earlier_rounds_until or 0)
-            for key, one in deliverers.items()
-            if one.epoch is not None
-        }
+        self._owners |= {key: one for key, one in deliverers.items() if one.epoch is not None}
 
     def forget(self, vantage_ids: AbstractSet[int]) -> None:
         """Read these vantages from the database at their next push."""
@@ -118,7 +106,8 @@ class VantageOwners:
             owner = await vantages.owner(connection, vantage.id)
             if owner is None or may_deliver(owner, epoch, batch.epoch_history, now_at=now_at):
                 if owner is not None and owner.epoch == epoch:
-                    self._owners[vantage.id] = _Delivering(epoch=epoch, earlier_until=owner.earlier_rounds_until or 0)
+                    until_at = owner.earlier_rounds_until
+                    self._owners[vantage.id] = Deliverer(id=vantage.id, epoch=epoch, earlier_rounds_until=until_at)
                 return
             since_at = refused_since(owner, epoch, now_at=now_at)
             await vantages.record_duplicate(connection, vantage.id, epoch, first_at=since_at, last_at=now_at)
@@ -164,17 +153,17 @@ class VantageOwners:
 
     def _may_commit(self, report: HeartbeatReport, owner: Deliverer) -> bool:
         known = self._known(report.vantage_id, report.epoch)
-        is_compared = known is None or known.earlier_until >= (owner.earlier_rounds_until or 0)
+        is_compared = known is None or (known.earlier_rounds_until or 0) >= (owner.earlier_rounds_until or 0)
         return is_compared and owner.epoch in (report.epoch, *report.epoch_history)
 
-    def _known(self, vantage_id: int, epoch: int) -> _Delivering | None:
+    def _known(self, vantage_id: int, epoch: int) -> Deliverer | None:
         known = self._owners.get(vantage_id)
         return known if known and known.epoch == epoch else None
 
     def _checked_until(self, report: HeartbeatReport, locked: LockedRow | None) -> int:
         """Return the newest round that may have been stored before the agent of a push took over; 0 if none was."""
         if known := self._known(report.vantage_id, report.epoch):
-            return known.earlier_until
+            return known.earlier_rounds_until or 0
         if locked is None:
             return 0
         return (locked.earlier_rounds_until if locked.epoch == report.epoch else locked.stored_rounds_until) or 0

@@ -54,9 +54,9 @@ class PastPlans:
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
         """Return the plans of a window with their spans. Raises `SchemaError` and `DatabaseUnavailable`."""
         spans = []
-        for row in await table.of_window(connection, window):
-            facts = await self._facts_of(row.version, row.applied_at, partial(table.document, connection))
-            spans.append(PlanSpan(from_at=row.applied_at, until_at=row.until_at, **fields_of(facts)))
+        for version, applied_at, until_at in await table.of_window(connection, window):
+            facts = await self._facts_of(version, applied_at, partial(table.document, connection))
+            spans.append(PlanSpan(from_at=applied_at, until_at=until_at, **fields_of(facts)))
         return spans
 
     async def count_targets(self, row: PlanHistoryRow) -> int:

@@ -16,7 +16,7 @@ from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
 from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion, build_panel
-from isochrone_collector.analysis.differential.participation import Participation, PlanSpan, Presence, active_window
+from isochrone_collector.analysis.differential.participation import Participation, PlanSpan, Presence
 from isochrone_collector.analysis.differential.region_cost import region_costs as costs_of
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, median_of
 from isochrone_collector.analysis.probes import Probes
@@ -90,14 +90,7 @@ def unfit(found: Mapping[TargetRegion, Participation], region_problem: Mapping[s
 
 
 def _presence(vantage: VantageRow, window: Window, oldest_at: int | None, now_at: int) -> Presence:
-    part = active_window(
-        window,
-        first_seen_at=vantage.first_seen_at,
-        last_seen_at=vantage.last_seen_at,
-        oldest_at=oldest_at,
-        now_at=now_at,
-    )
-    return Presence(region=vantage.region, part=part)
+    return Presence(region=vantage.region, part=fleet.active_part(vantage, window, oldest_at, now_at))
 
 
 FAMILY_PROBES = 1_000_000

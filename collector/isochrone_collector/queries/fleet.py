@@ -11,7 +11,7 @@ from isochrone_collector.region_places import RegionPlace, place_of
 from isochrone_collector.store import probe_queries, vantages
 from isochrone_collector.store.probe_queries import RecordedRow
 from isochrone_collector.store.vantages import VantageRow, VantageStateRow
-from isochrone_wire.answers import Selection
+from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import Coverage, CoverageList, SpendList, VantageList, VantageStatus
 from isochrone_wire.model import Plan
 
@@ -58,6 +58,12 @@ def _status(row: VantageStateRow, *, now_at: int, plan: Plan | None, place: Regi
     return replace(status, latitude=place.latitude, longitude=place.longitude, place=place.city)
 
 
+def active_part(vantage: VantageRow, window: Window, oldest_at: int | None, now_at: int) -> Window:
+    """Return the part of a window in which a vantage measured; its oldest round in it began at `oldest_at`."""
+    seen = {"first_seen_at": vantage.first_seen_at, "last_seen_at": vantage.last_seen_at}
+    return active_window(window, **seen, oldest_at=oldest_at, now_at=now_at)
+
+
 async def coverage(context: QueryContext, selection: Selection) -> CoverageList:
     """Return the rounds planned until now and the rounds recorded, per vantage and target."""
     async with context.database.connection() as connection:
@@ -81,13 +87,7 @@ def _coverage(
 ) -> Iterable[Coverage]:
     own = {row.target_id: row for row in rows if row.vantage_id == vantage.id}
     oldest_at = min((row.oldest_at for row in own.values()), default=None)
-    part = active_window(
-        resolved.scope.window,
-        first_seen_at=vantage.first_seen_at,
-        last_seen_at=vantage.last_seen_at,
-        oldest_at=oldest_at,
-        now_at=now_at,
-    )
+    part = active_part(vantage, resolved.scope.window, oldest_at, now_at)
     for target_id in resolved.targets:
         planned = planned_rounds(target_id, spans, part)
         row = own.get(target_id)

@@ -9,7 +9,7 @@ from isochrone_collector.analysis.time_series import MAX_POINTS, bucket_width
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import samples
-from isochrone_collector.store.samples import RateLimitBucket, RateLimitReading
+from isochrone_collector.store.samples import Record
 from isochrone_common.probe_metrics import KINDS
 from isochrone_wire.answers import Selection
 from isochrone_wire.insights import RateLimitList, RateLimitPoint, RateLimitSeries
@@ -51,44 +51,40 @@ async def rate_limits(context: QueryContext, selection: Selection, *, points: in
     return RateLimitList(window=window, bucket_us=bucket_us, limits=tuple(order))
 
 
-def _key(row: RateLimitBucket | RateLimitReading) -> tuple[int, str, str]:
-    return row.target_id, row.region, row.vantage
+def _key(row: Record) -> tuple[int, str, str]:
+    return row["target_id"], row["region"], row["vantage"]
 
 
 def _series(
-    resolved: ResolvedSelection, rows: Sequence[RateLimitReading], buckets: Sequence[RateLimitBucket]
+    resolved: ResolvedSelection, rows: Sequence[Record], buckets: Sequence[Record]
 ) -> Iterator[RateLimitSeries]:
+    target_id, region, vantage = _key(rows[0])
     for kind in KINDS:
         readings = [
-            Reading(at=row.at, remaining=remaining, limit=_of(row, "limit", kind), reset_us=_of(row, "reset", kind))
+            Reading(at=row["at"], remaining=remaining, limit=row[f"limit_{kind}"], reset_us=row[f"reset_{kind}_us"])
             for row in rows
-            if (remaining := _of(row, "remaining", kind)) is not None
+            if (remaining := row[f"remaining_{kind}"]) is not None
         ]
         if not readings:
             continue
         newest = readings[-1]
         points = tuple(
-            RateLimitPoint(at=bucket.at, remaining=lowest)
+            RateLimitPoint(at=bucket["at"], remaining=lowest)
             for bucket in buckets
-            if (lowest := getattr(bucket, kind)) is not None
+            if (lowest := bucket[kind]) is not None
         )
         yield RateLimitSeries(
-            target=resolved.names[rows[0].target_id],
-            provider=resolved.targets[rows[0].target_id].provider,
-            region=rows[0].region,
-            vantage=rows[0].vantage,
+            target=resolved.names[target_id],
+            provider=resolved.targets[target_id].provider,
+            region=region,
+            vantage=vantage,
             kind=kind,
             newest_at=newest.at,
             remaining=newest.remaining,
             limit=newest.limit,
             reset_us=newest.reset_us,
             lowest=min(newest.remaining, *(point.remaining for point in points)) if points else newest.remaining,
-            n=max(sum(getattr(bucket, f"{kind}_n") for bucket in buckets), len(readings)),
+            n=max(sum(bucket[f"{kind}_n"] for bucket in buckets), len(readings)),
             points=points,
             **asdict(forecast(readings)),
         )
-
-
-def _of(row: RateLimitReading, part: str, kind: str) -> int | None:
-    value: int | None = getattr(row, f"{part}_{kind}_us" if part == "reset" else f"{part}_{kind}")
-    return value

@@ -54,8 +54,8 @@ class InvitationRow:
     overlap_us: int
     created_at: int
     expires_at: int
-    used_at: int | None
-    revoked_at: int | None
+    used_at: int | None = None
+    revoked_at: int | None = None
     lifetime_us: int | None = None
 
     def is_open(self, at: int) -> bool:

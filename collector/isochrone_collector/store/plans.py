@@ -1,8 +1,17 @@
 """Applied plans, and every target that was ever planned."""
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values, query
+from isochrone_collector.store.postgres.pool import (
+    Connection,
+    execute,
+    fetch,
+    fetch_one,
+    fetch_tuples,
+    fetch_values,
+    query,
+)
 from isochrone_collector.store.postgres.values import fields_of, parameters_of
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Target
@@ -17,15 +26,6 @@ class PlanHistoryRow:
     applied_by: str
     restores: int | None
     signature: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSpanRow:
-    """A plan in force from `applied_at` to `until_at`, which is `None` for the newest."""
-
-    version: int
-    applied_at: int
-    until_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +77,11 @@ async def newest(connection: Connection) -> PlanRow | None:
     return await fetch_one(connection, "newest_plan", PlanRow)
 
 
-async def of_window(connection: Connection, window: Window) -> list[PlanSpanRow]:
-    """Return the plans that were in force during a window, oldest first."""
-    return await fetch(connection, "plans_of_window", PlanSpanRow, **fields_of(window))
+async def of_window(connection: Connection, window: Window) -> list[tuple[Any, ...]]:
+    """Return the versions that were in force during a window, oldest first, each with its begin and its end, which is
+    `None` for the newest plan.
+    """
+    return await fetch_tuples(connection, "plans_of_window", **fields_of(window))
 
 
 async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:

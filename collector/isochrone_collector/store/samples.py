@@ -14,7 +14,7 @@ from typing import Any
 from psycopg import sql
 
 from isochrone_collector.store.batches import NewBatch
-from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_records, query
+from isochrone_collector.store.postgres.pool import Connection, fetch_records, query
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.durations import MAX_INSTANT_AT
@@ -124,36 +124,6 @@ def parse_sample_name(text: str) -> Position | None:
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimitBucket:
-    """The lowest remaining amounts in the bucket that begins at `at`, and the number of probes that stated them."""
-
-    target_id: int
-    vantage: str
-    region: str
-    at: int
-    requests: int | None
-    requests_n: int
-    tokens: int | None
-    tokens_n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimitReading:
-    """The rate limits in the headers of one probe, which began at `at`."""
-
-    target_id: int
-    vantage: str
-    region: str
-    at: int
-    remaining_requests: int | None
-    limit_requests: int | None
-    reset_requests_us: int | None
-    remaining_tokens: int | None
-    limit_tokens: int | None
-    reset_tokens_us: int | None
-
-
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
     """Return the newest samples, newest first, searched in growing steps: no index has all rounds in order."""
     window, span_us = scope.window, MINUTE_US
@@ -194,17 +164,19 @@ async def of_batches(connection: Connection, scope: Scope, batches: Sequence[New
     return await _records(connection, "samples_of_batches", parameters)
 
 
-async def rate_limit_history(
-    connection: Connection, scope: Scope, *, bucket_us: int, limit: int
-) -> list[RateLimitBucket]:
-    """Return at most `limit` buckets with rate limits, oldest first by target, region and vantage."""
+async def rate_limit_history(connection: Connection, scope: Scope, *, bucket_us: int, limit: int) -> list[Record]:
+    """Return at most `limit` buckets, oldest first by target, region and vantage: the lowest remaining amounts in the
+    bucket that begins at `at`, and the number of probes that stated them.
+    """
     parameters = {**scope.parameters(), "bucket": f"{bucket_us} microseconds", "limit": limit}
-    return await fetch(connection, "rate_limit_history", RateLimitBucket, **parameters)
+    return await fetch_records(connection, "rate_limit_history", **parameters)
 
 
-async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: int) -> list[RateLimitReading]:
-    """Return the `newest` rate limits of each target and vantage, oldest first."""
-    return await fetch(connection, "rate_limit_readings", RateLimitReading, **scope.parameters(), readings=newest)
+async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: int) -> list[Record]:
+    """Return the `newest` rate limits in the headers of each target and vantage, oldest first; `at` is the beginning of
+    the probe.
+    """
+    return await fetch_records(connection, "rate_limit_readings", **scope.parameters(), readings=newest)
 
 
 async def _records(connection: Connection, name: str, parameters: Record) -> list[Record]:
