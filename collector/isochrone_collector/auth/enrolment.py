@@ -83,7 +83,7 @@ class Enrolment:
             await access.lock(connection)
             if rotation:
                 role, region = await self._known_access(connection, name, role)
-                await access.revoke_invitations(connection, name, revoked_at=now_at)
+                await access.revoke_invitations(connection, name=name, revoked_at=now_at)
             else:
                 _check_names(name, role, region)
                 await self._check_new(connection, name, region)
@@ -239,7 +239,7 @@ class Enrolment:
         now_at, caller = self.clock(), audit.principal()
         async with self.database.transaction() as connection:
             await access.lock(connection)
-            invitations = await access.revoke_all_invitations(connection, revoked_at=now_at)
+            invitations = await access.revoke_invitations(connection, revoked_at=now_at)
             roles = [role for role in Role if vantages or role is not Role.VANTAGE]
             credentials = await access.revoke_roles(connection, roles, keep=caller, revoked_at=now_at)
             target = "all credentials" if vantages else "readers and operators"

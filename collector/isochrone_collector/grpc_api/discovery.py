@@ -44,15 +44,6 @@ METHODS = tuple(f"/{service}/{method}" for service, (_, *methods) in _SERVICES.i
 """The methods of the services, as `/package.Service/Method`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
-    """One of the two forms of the protocol."""
-
-    state: Callable[[], StreamState]
-    message: type[Message]
-    write: Callable[[Response], Message]
-
-
 @dataclass(eq=False, kw_only=True)
 class DiscoveryServices:
     """The services of all streams of a collector."""
@@ -63,9 +54,10 @@ class DiscoveryServices:
 
     def __post_init__(self) -> None:
         encoded = EncodedResources()
-        self._forms = (
-            _Form(state=StateOfTheWorld, message=envoy_pb2.DiscoveryRequest, write=encoded.response),
-            _Form(state=Delta, message=envoy_pb2.DeltaDiscoveryRequest, write=encoded.delta_response),
+        # The state of a stream, its requests, and how its responses are written.
+        self._forms: tuple[tuple[Callable[[], StreamState], type[Message], Callable[[Response], Message]], ...] = (
+            (StateOfTheWorld, envoy_pb2.DiscoveryRequest, encoded.response),
+            (Delta, envoy_pb2.DeltaDiscoveryRequest, encoded.delta_response),
         )
 
     def add_to_server(self, server: grpc.aio.Server) -> None:
@@ -73,16 +65,21 @@ class DiscoveryServices:
         for service, (type_url, *methods) in _SERVICES.items():
             handlers: dict[str, Any] = {
                 method: grpc.stream_stream_rpc_method_handler(
-                    partial(self._exchange, form, type_url),
-                    request_deserializer=form.message.FromString,
+                    partial(self._exchange, new_state, write, type_url),
+                    request_deserializer=request.FromString,
                     response_serializer=lambda message: message.SerializeToString(),
                 )
-                for method, form in zip(methods, self._forms, strict=True)
+                for method, (new_state, request, write) in zip(methods, self._forms, strict=True)
             }
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
     async def _exchange(
-        self, form: _Form, type_url: str, messages: AsyncIterator[Any], _context: Context
+        self,
+        new_state: Callable[[], StreamState],
+        write: Callable[[Response], Message],
+        type_url: str,
+        messages: AsyncIterator[Any],
+        _context: Context,
     ) -> AsyncGenerator[Message, None]:
         """Yield what a stream has to receive. Raises `BadRequest`, `UnknownName` and as `Publisher.watch`."""
         requests = (request_of(message, type_url) async for message in messages)
@@ -90,7 +87,7 @@ class DiscoveryServices:
             first = await anext(requests, None)
             if first is None or not first.client_region:
                 raise BadRequest(NO_REGION)
-            node, state = (first.client_region, first.node_id), form.state()
+            node, state = (first.client_region, first.node_id), new_state()
             state.receive(first)
             self.snapshots.of(*node)
             watch = self.publisher.watch(first.client_region, "", after=self.publisher.generation)
@@ -100,7 +97,7 @@ class DiscoveryServices:
                     if request is not None:
                         self.rejections.note(first.client_region, state.receive(request))
                     for response in state.due(self.snapshots.of(*node)):
-                        yield form.write(response)
+                        yield write(response)
 
 
 async def _events(

@@ -32,7 +32,7 @@ from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.row_encoder import MAX_IN_FLIGHT, RowEncoder
 from isochrone_collector.ingest.row_encoding import ValidationContext, encode
 from isochrone_collector.ingest.validation import MIN_INSTANT_AT, PushBatch, check_batch, check_clock, trimmed
-from isochrone_collector.ingest.vantage_owner import LostBatches, VantageOwners
+from isochrone_collector.ingest.vantage_owner import VantageOwners, find_lost_batches
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, EncodedBatch, LedgerRow, RecentBatches
@@ -97,7 +97,6 @@ class Ingest:
         self.probe_totals = ProbeTotals(lambda: self.plans.current)
         self._regions: dict[int, str] = {}
         self._owners_of_vantages = VantageOwners(database=self.database, clock=self.clock)
-        self._lost_batches = LostBatches(database=self.database, clock=self.clock)
         self._large = _Commits(
             self._commit,
             group_rows=MAX_ROWS,
@@ -166,7 +165,7 @@ class Ingest:
             # Dropped, and the next one delayed: samples that wait matter more than heartbeats.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
         await self._small.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=None), rows=0)
-        return self._receipt(batch, missing=await self._lost_batches.find(batch))
+        return self._receipt(batch, missing=await find_lost_batches(self.database, batch, at=self.clock()))
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
         check_clock(batch)

@@ -259,27 +259,19 @@ MAX_MISSING = 1_000
 _MAX_RANGE = 1_000_000
 
 
-@dataclass(eq=False, kw_only=True)
-class LostBatches:
-    """Lookup of delivered batches in the ledger."""
-
-    database: Database
-    clock: Callable[[], int]
-
-    async def find(self, batch: PushBatch) -> tuple[BatchRange, ...]:
-        """Return those of the batches which an agent keeps that are not in the ledger. Raises `DatabaseUnavailable`."""
-        if not batch.kept:
-            return ()
-        missing = list[BatchRange]()
-        async with self.database.connection() as connection:
-            for kept in batch.kept:
-                if 0 <= kept.last_seq - kept.first_seq < _MAX_RANGE:
-                    missing += await batches.missing(connection, batch.vantage.id, kept)
-            at = self.clock()
-            # Once a day, for the alert.
-            if missing and at - await job_state.batches_lost_at(connection) > DAY_US:
-                await job_state.record_batches_lost(connection, at)
-        if missing:
-            count = sum(one.last_seq - one.first_seq + 1 for one in missing)
-            _log.error("database.lost_batches", vantage=batch.vantage.name, batches=count)
-        return tuple(missing[:MAX_MISSING])
+async def find_lost_batches(database: Database, batch: PushBatch, *, at: int) -> tuple[BatchRange, ...]:
+    """Return those of the batches which an agent keeps that are not in the ledger. Raises `DatabaseUnavailable`."""
+    if not batch.kept:
+        return ()
+    missing = list[BatchRange]()
+    async with database.connection() as connection:
+        for kept in batch.kept:
+            if 0 <= kept.last_seq - kept.first_seq < _MAX_RANGE:
+                missing += await batches.missing(connection, batch.vantage.id, kept)
+        # Once a day, for the alert.
+        if missing and at - await job_state.batches_lost_at(connection) > DAY_US:
+            await job_state.record_batches_lost(connection, at)
+    if missing:
+        count = sum(one.last_seq - one.first_seq + 1 for one in missing)
+        _log.error("database.lost_batches", vantage=batch.vantage.name, batches=count)
+    return tuple(missing[:MAX_MISSING])

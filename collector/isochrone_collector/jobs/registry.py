@@ -15,7 +15,7 @@ or while a run lasts longer than five minutes, because some jobs run without end
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -31,40 +31,6 @@ from isochrone_wire.model import MINUTE_US, SECOND_US
 
 _RETRY_S = 1.0
 _CONFIRM_WITHIN_S = 10.0
-
-
-class LeaderElection:
-    """The election among the collectors on one database."""
-
-    def __init__(self, *, database: Database) -> None:
-        self._database = database
-        self._leads = False
-
-    @property
-    def is_leader(self) -> bool:
-        """True while this collector leads, as far as it knows."""
-        return self._leads
-
-    async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run `work` whenever this collector leads; ends only by being cancelled."""
-        while True:
-            with suppress(CollectorError):
-                async with self._database.session() as connection:
-                    while not await job_state.take_leader_lock(connection):
-                        await asyncio.sleep(_RETRY_S)
-                    self._leads = True
-                    try:
-                        async with asyncio.TaskGroup() as group:
-                            group.create_task(work())
-                            connection.answer_within_s = _CONFIRM_WITHIN_S
-                            while True:
-                                await job_state.confirm_primary(connection)
-                                await asyncio.sleep(1.0)
-                    except* DatabaseUnavailable as lost:
-                        _log.warning("leadership.lost", reason=str(lost.exceptions[0]))
-                    finally:
-                        self._leads = False
-            await asyncio.sleep(_RETRY_S)
 
 
 # There may be hundreds of commits per second, and each notification wakes the leader.
@@ -195,15 +161,15 @@ class Jobs:
     """The periodic jobs of a collector. Those of the leader run while this collector leads."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
-        self._clock = clock
-        self._election = LeaderElection(database=database)
+        self._database, self._clock = database, clock
+        self._leads = False
         self._jobs: list[Job] = []
         self._health: dict[str, JobHealth] = {}
 
     @property
     def is_leader(self) -> bool:
         """True while this collector runs the leader's jobs, as far as it knows."""
-        return self._election.is_leader
+        return self._leads
 
     def add(self, *jobs: Job) -> None:
         """Register jobs, before `run`."""
@@ -216,10 +182,30 @@ class Jobs:
     async def run(self) -> None:
         """Run the jobs; ends only by being cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._election.run(self._run_leader_jobs))
+            group.create_task(self._lead())
             for job in self._jobs:
                 if not job.leader_only:
                     group.create_task(self._repeat(job))
+
+    async def _lead(self) -> None:
+        while True:
+            with suppress(CollectorError):
+                async with self._database.session() as connection:
+                    while not await job_state.take_leader_lock(connection):
+                        await asyncio.sleep(_RETRY_S)
+                    self._leads = True
+                    try:
+                        async with asyncio.TaskGroup() as group:
+                            group.create_task(self._run_leader_jobs())
+                            connection.answer_within_s = _CONFIRM_WITHIN_S
+                            while True:
+                                await job_state.confirm_primary(connection)
+                                await asyncio.sleep(1.0)
+                    except* DatabaseUnavailable as lost:
+                        _log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+                    finally:
+                        self._leads = False
+            await asyncio.sleep(_RETRY_S)
 
     async def _run_leader_jobs(self) -> None:
         jobs = [job for job in self._jobs if job.leader_only]

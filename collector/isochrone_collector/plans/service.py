@@ -40,48 +40,6 @@ class _Facts:
     phase_ids: Mapping[int, int]
 
 
-@dataclass(eq=False)
-class PastPlans:
-    """The facts of stored plans, each read once."""
-
-    database: Database
-
-    def __post_init__(self) -> None:
-        # By version and instant, because a restored database gives the same version to another plan.
-        self._facts: dict[tuple[int, int], _Facts] = {}
-        self._reading = asyncio.Lock()
-
-    async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
-        """Return the plans of a window with their spans. Raises `SchemaError` and `DatabaseUnavailable`."""
-        spans = []
-        for version, applied_at, until_at in await table.of_window(connection, window):
-            facts = await self._facts_of(version, applied_at, partial(table.document, connection))
-            spans.append(PlanSpan(from_at=applied_at, until_at=until_at, **fields_of(facts)))
-        return spans
-
-    async def count_targets(self, row: PlanHistoryRow) -> int:
-        """Return the number of targets of a plan, 0 for one of a newer collector. Raises `DatabaseUnavailable`."""
-        try:
-            return len((await self._facts_of(row.version, row.applied_at, self._document)).every_us)
-        except SchemaError:
-            return 0
-
-    async def _document(self, version: int) -> str | None:
-        # Parsing holds no connection, of which pushes have few.
-        async with self.database.connection() as connection:
-            return await table.document(connection, version)
-
-    async def _facts_of(self, version: int, applied_at: int, read: _Read) -> _Facts:
-        key = version, applied_at
-        async with self._reading:
-            if key not in self._facts:
-                facts = await asyncio.to_thread(_facts, version, await read(version) or "")
-                while len(self._facts) >= _KEPT:
-                    del self._facts[next(iter(self._facts))]
-                self._facts[key] = facts
-            return self._facts[key]
-
-
 def parsed(version: int, document: str) -> Plan:
     """Return the plan of a stored document, which was valid for the collector that applied it. Raises `SchemaError`."""
     reading = load(document, version=version, stored=True)
@@ -117,7 +75,9 @@ class Plans:
         self._refreshing = asyncio.Lock()
         self._reading = asyncio.Lock()
         self._documents = DocumentReader()
-        self._past = PastPlans(database)
+        # Of stored plans, by version and instant: a restored database gives the same version to another plan.
+        self._facts: dict[tuple[int, int], _Facts] = {}
+        self._reading_past = asyncio.Lock()
 
     @property
     def version(self) -> int:
@@ -184,7 +144,7 @@ class Plans:
         """Return at most `limit` of the newest plans; 0 or less means the default. Raises `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
             rows = await table.history(connection, limit=min(max(limit, 0) or _DEFAULT_HISTORY, MAX_HISTORY))
-        counts = [await self._past.count_targets(row) for row in rows]
+        counts = [await self._count_targets(row) for row in rows]
         return PlanHistory(
             plans=tuple(
                 PlanVersion(
@@ -260,8 +220,34 @@ class Plans:
         return row, document
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
-        """Return the plans that were in force during a window, with their spans of time."""
-        return await self._past.spans(connection, window)
+        """Return the plans that were in force during a window, with their spans of time. Raises `SchemaError`."""
+        spans = []
+        for version, applied_at, until_at in await table.of_window(connection, window):
+            facts = await self._facts_of(version, applied_at, partial(table.document, connection))
+            spans.append(PlanSpan(from_at=applied_at, until_at=until_at, **fields_of(facts)))
+        return spans
+
+    async def _count_targets(self, row: PlanHistoryRow) -> int:
+        """Return the number of targets of a plan, 0 for one of a newer collector. Raises `DatabaseUnavailable`."""
+        try:
+            return len((await self._facts_of(row.version, row.applied_at, self._document)).every_us)
+        except SchemaError:
+            return 0
+
+    async def _document(self, version: int) -> str | None:
+        # Parsing holds no connection, of which pushes have few.
+        async with self._database.connection() as connection:
+            return await table.document(connection, version)
+
+    async def _facts_of(self, version: int, applied_at: int, read: _Read) -> _Facts:
+        key = version, applied_at
+        async with self._reading_past:
+            if key not in self._facts:
+                facts = await asyncio.to_thread(_facts, version, await read(version) or "")
+                while len(self._facts) >= _KEPT:
+                    del self._facts[next(iter(self._facts))]
+                self._facts[key] = facts
+            return self._facts[key]
 
 
 def _checked_name(applied_by: str) -> str:

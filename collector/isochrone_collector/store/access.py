@@ -126,17 +126,12 @@ async def end_renewed(connection: Connection, used: Iterable[int], *, expires_at
 async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:
     """End every credential and open invitation of a name; return their number."""
     ended = await fetch_values(connection, "revoke_credentials", name=name, revoked_at=revoked_at)
-    return len(ended) + await revoke_invitations(connection, name, revoked_at=revoked_at)
+    return len(ended) + await revoke_invitations(connection, name=name, revoked_at=revoked_at)
 
 
-async def revoke_invitations(connection: Connection, name: str, *, revoked_at: int) -> int:
-    """End the open invitations of a name; return their number."""
+async def revoke_invitations(connection: Connection, *, name: str | None = None, revoked_at: int) -> int:
+    """End the open invitations of a name, or all; return their number."""
     return len(await fetch_values(connection, "revoke_invitations", name=name, revoked_at=revoked_at))
-
-
-async def revoke_all_invitations(connection: Connection, *, revoked_at: int) -> int:
-    """End all open invitations; return their number."""
-    return len(await fetch_values(connection, "revoke_all_invitations", revoked_at=revoked_at))
 
 
 async def revoke_roles(connection: Connection, roles: Iterable[Role], *, keep: str, revoked_at: int) -> int:

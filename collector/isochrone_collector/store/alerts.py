@@ -1,7 +1,8 @@
 """Alerts, and their deliveries to receivers."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from typing import Any
 
 from isochrone_collector.alerts.conditions import LastAlert
 from isochrone_collector.alerts.message import Action, AlertMessage, topic_of
@@ -15,24 +16,10 @@ from isochrone_wire.operations import AlertDelivery, DeliveryState
 _MAX_PENDING = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PendingRow(AlertMessage):
-    next_attempt_at: int
-    first_attempt_at: int | None
-    attempts: int
-    repeats: int
-    is_silenced: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OpenRow(AlertMessage):
-    key: str
-    delivered_at: int
-    is_pending: bool
-
-
-def _message(row: AlertMessage) -> AlertMessage:
-    return AlertMessage(**{one.name: getattr(row, one.name) for one in fields(AlertMessage)})
+def _message(row: dict[str, Any]) -> AlertMessage:
+    """Take the alert out of a row."""
+    own = {one.name: row.pop(one.name) for one in fields(AlertMessage)}
+    return AlertMessage(**own | {"kind": AlertKind(own["kind"])})
 
 
 async def schedule(
@@ -46,9 +33,8 @@ async def schedule(
 
 async def pending(connection: Connection, receiver: str) -> list[Pending]:
     """Return the alerts that a receiver is to get, oldest first."""
-    rows = await fetch(connection, "pending_deliveries", _PendingRow, receiver=receiver, limit=_MAX_PENDING)
-    own = [one.name for one in fields(Pending) if one.name != "message"]
-    return [Pending(message=_message(row), **{name: getattr(row, name) for name in own}) for row in rows]
+    rows = await fetch_records(connection, "pending_deliveries", receiver=receiver, limit=_MAX_PENDING)
+    return [Pending(message=_message(row), **row) for row in rows]
 
 
 async def count_overdue(connection: Connection, due_by: Mapping[str, int]) -> dict[str, int]:
@@ -60,17 +46,17 @@ async def count_overdue(connection: Connection, due_by: Mapping[str, int]) -> di
 async def open_problems(connection: Connection, receiver: str) -> list[OpenProblem]:
     """Return what a receiver knows of problems whose end it has not got, with the newest of their beginnings."""
     found: dict[str, OpenProblem] = {}
-    for row in await fetch(connection, "open_deliveries", _OpenRow, receiver=receiver):
+    for row in await fetch_records(connection, "open_deliveries", receiver=receiver):
         message = _message(row)
         topic = topic_of(message)
         is_acknowledged = topic.action is Action.ACKNOWLEDGE
         known = found.get(topic.dedup_key)
         found[topic.dedup_key] = OpenProblem(
             message=known.message if known and is_acknowledged else message,
-            key=row.key,
-            delivered_at=row.delivered_at,
+            key=row["key"],
+            delivered_at=row["delivered_at"],
             is_acknowledged=is_acknowledged,
-            is_pending=row.is_pending or bool(known and known.is_pending),
+            is_pending=row["is_pending"] or bool(known and known.is_pending),
         )
     return list(found.values())
 

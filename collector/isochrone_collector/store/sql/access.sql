@@ -89,14 +89,8 @@ RETURNING id
 -- name: revoke_invitations
 UPDATE invitation
 SET revoked_at = %(revoked_at)s
-WHERE name = %(name)s AND used_at IS NULL AND revoked_at IS NULL AND expires_at > %(revoked_at)s
-RETURNING id
-
--- Revoke all open invitations.
--- name: revoke_all_invitations
-UPDATE invitation
-SET revoked_at = %(revoked_at)s
-WHERE used_at IS NULL AND revoked_at IS NULL AND expires_at > %(revoked_at)s
+WHERE (%(name)s::text IS NULL OR name = %(name)s)
+    AND used_at IS NULL AND revoked_at IS NULL AND expires_at > %(revoked_at)s
 RETURNING id
 
 -- Revoke the valid credentials of some roles, except those of one name.
