@@ -5,7 +5,14 @@ from typing import Any
 
 import click
 
-from isochrone_collector.cli.operator_client import OperatorClient, confirm, microseconds, operator_options, yes_option
+from isochrone_collector.cli.operator_client import (
+    OperatorClient,
+    confirm,
+    duration_option,
+    microseconds,
+    operator_options,
+    yes_option,
+)
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_address
@@ -36,17 +43,6 @@ def _lifetime(context: click.Context, parameter: click.Parameter, written: str |
     return 0 if written == "none" else microseconds(context, parameter, written)
 
 
-_overlap = click.option(
-    "--overlap",
-    "overlap_us",
-    callback=microseconds,
-    metavar="DURATION",
-    default="1h",
-    show_default=True,
-    help="How long the present credentials stay valid after the token has been used.",
-)
-
-
 def _invitation_options(command: Command) -> Command:
     """The options of every command that makes a join token."""
     for option in (
@@ -57,15 +53,7 @@ def _invitation_options(command: Command) -> Command:
             metavar="HOST:PORT",
             help="The collector's address where the line will be run.  [default: the address of this command]",
         ),
-        click.option(
-            "--expires",
-            "expires_us",
-            callback=microseconds,
-            default="24h",
-            show_default=True,
-            metavar="DURATION",
-            help="How long the token is valid.",
-        ),
+        duration_option("--expires", "expires_us", "24h", "How long the token is valid."),
         click.option(
             "--lifetime",
             "lifetime_us",
@@ -98,7 +86,9 @@ def add_vantage(name: str, **more: Any) -> None:  # noqa: ANN401  # options of m
 
 @vantage.command(epilog=example("isochrone-collector vantage rotate sg-1 --overlap 1h"))
 @click.argument("name")
-@_overlap
+@duration_option(
+    "--overlap", "overlap_us", "1h", "How long the present credentials stay valid after the token has been used."
+)
 @_invitation_options
 def rotate(name: str, **more: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Make a join token for a new credential of a vantage.
@@ -182,9 +172,7 @@ def restored(*, vantages: bool, yes: bool, client: OperatorClient) -> None:
 
 
 @click.command(epilog=example("isochrone-collector audit --since 30d --action access.revoke"))
-@click.option(
-    "--since", "since_us", callback=microseconds, default="7d", show_default=True, metavar="DURATION", help="Window."
-)
+@duration_option("--since", "since_us", "7d", "Window.")
 @click.option("--principal", default="", metavar="NAME", help="Only changes by this credential.")
 @click.option("--action", default="", metavar="ACTION", help="Only this action, such as plan.apply or access.join.")
 @click.option(

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from isochrone_collector import webhook_signature
-from isochrone_collector.cli.operator_client import OperatorClient, microseconds, operator_options
+from isochrone_collector.cli.operator_client import OperatorClient, duration_option, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError, SettingsError, StartError
 from isochrone_collector.settings import alert_secret, parse_address
@@ -69,18 +69,6 @@ def test(*, receiver: str, output: str, client: OperatorClient) -> None:
         )
 
 
-def _lasting(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(
-        "--for",
-        "duration_us",
-        callback=microseconds,
-        default=default,
-        show_default=True,
-        metavar="DURATION",
-        help="How long, up to 366d.",
-    )
-
-
 _reason = click.option("--reason", required=True, metavar="TEXT", help="Why; it is listed and recorded.")
 
 
@@ -89,7 +77,7 @@ _reason = click.option("--reason", required=True, metavar="TEXT", help="Why; it 
 @click.option("--provider", "providers", multiple=True, metavar="PATTERN", help="Of these providers; repeatable.")
 @click.option("--region", "regions", multiple=True, metavar="PATTERN", help="From these regions only; repeatable.")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Of these kinds, such as drift; repeatable.")
-@_lasting("1h")
+@duration_option("--for", "duration_us", "1h", "How long, up to 366d.")
 @_reason
 @table_or_json
 @operator_options
@@ -105,7 +93,7 @@ def silence(*, output: str, client: OperatorClient, **more: Any) -> None:  # noq
 
 @alerts.command(epilog=example("isochrone-collector alerts acknowledge incident_288a8efa7ab91175 --reason 'on it'"))
 @click.argument("problem", metavar="ID")
-@_lasting("8h")
+@duration_option("--for", "duration_us", "8h", "How long, up to 366d.")
 @_reason
 @table_or_json
 @operator_options

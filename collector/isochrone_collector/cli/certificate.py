@@ -1,16 +1,14 @@
 """`isochrone-collector certificate`: replacement of the certificate that agents and readers have pinned."""
 
-import os
 from pathlib import Path
 
 import click
 
-from isochrone_collector.cli.operator_client import microseconds
+from isochrone_collector.cli.operator_client import data_dir_option, duration_option
 from isochrone_collector.clock import now_at
 from isochrone_collector.server.certificates import rotate as make_next
 from isochrone_common.cli.command_line import example
 from isochrone_common.credentials import format_fingerprint
-from isochrone_common.local_socket import data_dir_of
 from isochrone_wire.json_format import rfc3339
 
 _EXAMPLE = example("isochrone-collector certificate rotate --grace 7d")
@@ -22,20 +20,12 @@ def certificate() -> None:
 
 
 @certificate.command(epilog=_EXAMPLE)
-@click.option(
-    "--grace",
-    "grace_us",
-    callback=microseconds,
-    default="7d",
-    show_default=True,
-    metavar="DURATION",
-    help="How long the next certificate is announced before the collector presents it.",
+@duration_option(
+    "--grace", "grace_us", "7d", "How long the next certificate is announced before the collector presents it."
 )
 @click.option("--now", is_flag=True, help="Present it at once. Those that have not heard of it must join again.")
-@click.option(
-    "--data-dir", envvar="ISOCHRONE_DATA_DIR", type=click.Path(path_type=Path), help="The data folder of `serve`."
-)
-def rotate(*, grace_us: int, now: bool, data_dir: Path | None) -> None:
+@data_dir_option
+def rotate(*, grace_us: int, now: bool, data_dir: Path) -> None:
     """Announce a new certificate, and switch to it later.
 
     Run it on the collector's host as the collector's user. Agents pin the next certificate with their next heartbeat,
@@ -43,7 +33,7 @@ def rotate(*, grace_us: int, now: bool, data_dir: Path | None) -> None:
     announced already, only the instant of the switch changes: `--now` then switches at once.
     """
     switch_at = now_at() + (0 if now else grace_us)
-    fingerprint, is_new = make_next((data_dir or data_dir_of(os.environ)).absolute(), switch_at=switch_at)
+    fingerprint, is_new = make_next(data_dir, switch_at=switch_at)
     click.echo(f"next certificate: {format_fingerprint(fingerprint)}" + ("" if is_new else " (announced before)"))
     click.echo(
         "the collector presents it within seconds" if now else f"the collector presents it from {rfc3339(switch_at)}"

@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from isochrone_collector.cli import health_checks
-from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_collector.cli.operator_client import OperatorClient, data_dir_option, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.disk_space import DiskSpace
 from isochrone_collector.errors import CollectorError, SettingsError
@@ -27,7 +27,6 @@ from isochrone_common.cli.command_line import example, print_json, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
 from isochrone_common.files import replace_file
-from isochrone_common.local_socket import data_dir_of
 from isochrone_common.trust import presented_certificate
 from isochrone_wire import __version__, codec
 from isochrone_wire.fleet import VantageList
@@ -44,19 +43,22 @@ _LIBRARIES = ("grpcio", "protobuf", "numpy", "alembic")
 
 @click.command(epilog=example("isochrone-collector doctor"))
 @click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", help="PostgreSQL of `serve`, unless it is embedded.")
-@click.option(
-    "--data-dir", envvar="ISOCHRONE_DATA_DIR", type=click.Path(path_type=Path), help="The data folder of `serve`."
-)
+@data_dir_option
 @table_or_json
 @operator_options
-def doctor(*, database_url: str | None, data_dir: Path | None, output: str, client: OperatorClient) -> None:
+def doctor(*, database_url: str | None, data_dir: Path, output: str, client: OperatorClient) -> None:
     """Check everything that a collector depends on.
 
     That is software, folder, disk, database, partitions, clock, health, plan, vantages, credentials and certificate;
     nothing is changed. Each check is ok, warn or fail, with a hint; the exit code is 1 when one of them fails.
     """
-    folder = (data_dir or data_dir_of(os.environ)).absolute()
-    results = list(_results(client, database_url=database_url or None, data_dir=folder))
+    # In the order in which things depend on one another.
+    results = [
+        _software(),
+        *_folder(data_dir, needed=not database_url),
+        *_database(database_url or None, data_dir),
+        *_collector(client, data_dir),
+    ]
     if output == "json":
         print_json({"schema": SCHEMA, "findings": [asdict(finding) for finding in results]})
     else:
@@ -72,14 +74,6 @@ def _table(results: Sequence[CheckResult]) -> str:
         lines.append(f"{verdict}  {finding.check:12}  {printable(finding.sentence)}")
         lines += [f"{'':4}  {'':12}  → {finding.hint}"] if finding.hint else []
     return "\n".join(lines)
-
-
-def _results(client: OperatorClient, *, database_url: str | None, data_dir: Path) -> Iterator[CheckResult]:
-    """Every result, in the order in which things depend on one another."""
-    yield _software()
-    yield from _folder(data_dir, needed=database_url is None)
-    yield from _database(database_url, data_dir)
-    yield from _collector(client, data_dir)
 
 
 def _software() -> CheckResult:

@@ -141,6 +141,20 @@ def microseconds(_context: click.Context, _parameter: click.Parameter, written: 
         raise click.BadParameter(str(error)) from error
 
 
+def duration_option(name: str, parameter: str, default: str, text: str) -> Callable[[Function], Function]:
+    """An option with a duration, which the command gets in microseconds."""
+    return click.option(
+        name, parameter, callback=microseconds, default=default, show_default=True, metavar="DURATION", help=text
+    )
+
+
+data_dir_option = click.option(
+    "--data-dir",
+    envvar="ISOCHRONE_DATA_DIR",
+    type=click.Path(path_type=Path),
+    callback=lambda _context, _parameter, given: (given or data_dir_of(os.environ)).absolute(),
+    help="The data folder of `serve`.",
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 

@@ -164,11 +164,21 @@ async def differentials(
         )
         data = await _read(context, connection, query, explain=explain)
     # Both sort all probes, and numpy releases the GIL while sorting.
-    panel, participations = await asyncio.gather(
-        asyncio.to_thread(build_panel, data.probes), asyncio.to_thread(_participations, query, data)
+    panel, participating = await asyncio.gather(
+        asyncio.to_thread(build_panel, data.probes),
+        asyncio.to_thread(
+            participations,
+            data.probes,
+            data.vantages,
+            data.spans,
+            target_ids=query.judged.union(query.planned),
+            window=selection.window,
+            now_at=query.now_at,
+            history=data.history,
+        ),
     )
-    answers = await asyncio.to_thread(_answers, query, data, panel, participations)
-    missing = await _missing(context, query, participations)
+    answers = await asyncio.to_thread(_answers, query, data, panel, participating)
+    missing = await _missing(context, query, participating)
     return DifferentialList(window=selection.window, differentials=answers, missing=missing)
 
 
@@ -234,18 +244,6 @@ def _answers(
     )
     found = differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, context=comparisons)
     return found[: len(asked)]
-
-
-def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participation]:
-    return participations(
-        data.probes,
-        data.vantages,
-        data.spans,
-        target_ids=query.judged.union(query.planned),
-        window=query.resolved.scope.window,
-        now_at=query.now_at,
-        history=data.history,
-    )
 
 
 async def _missing(

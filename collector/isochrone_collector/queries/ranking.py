@@ -79,9 +79,9 @@ async def _window_entries(
         resolved = await resolve(connection, selection)
         history = await hourly_levels.history_of(connection, resolved.scope, quantities)
         past = await leaderboards.summarised(connection, resolved.scope)
-        rows = await leaderboards.standings(connection, resolved.scope) if past is None else past.seen
+        window, rows = past or (selection.window, await leaderboards.standings(connection, resolved.scope))
     return _WindowEntries(
-        window=selection.window if past is None else past.window,
+        window=window,
         entries=tuple(entry_of(row, resolved) for row in rows),
         source=Source.SAMPLES if past is None else Source.SUMMARIES,
         history=history,
@@ -133,9 +133,10 @@ async def latency_targets(
         if by or answer_tokens or min_tokens_per_second:
             await _require_samples(connection, resolved.scope)
         elif past := await leaderboards.summarised(connection, resolved.scope):
-            entries = [entry_of(row, resolved) for row in past.seen]
+            window, seen = past
+            entries = [entry_of(row, resolved) for row in seen]
             lines = await asyncio.to_thread(assess, entries, wanted, history)
-            return LatencyBudgetList(window=past.window, budgets=lines)
+            return LatencyBudgetList(window=window, budgets=lines)
         found = await requests(connection, resolved.scope, answer_tokens=answer_tokens)
     lines = await asyncio.to_thread(lambda: assess(_measured(found, resolved, by_hour=bool(by)), wanted, history))
     return LatencyBudgetList(window=selection.window, budgets=lines)

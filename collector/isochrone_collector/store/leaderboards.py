@@ -115,16 +115,10 @@ seconds. It is also the maximum number of samples read for the part that summari
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummarisedWindow:
-    """The values of a window, which may begin later than the requested one."""
-
-    window: Window
-    seen: list[SeriesValues]
-
-
-async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow | None:
-    """Return a scope from summaries; `None` if samples are better. Raises `BadRequest` if too little is summarised."""
+async def summarised(connection: Connection, scope: Scope) -> tuple[Window, list[SeriesValues]] | None:
+    """Return a scope from summaries with its window, which may begin later than the requested one; `None` if samples
+    are better. Raises `BadRequest` if too little is summarised.
+    """
     oldest_at = await kept_since(connection)
     if not await prefers_summaries(connection, scope, kept_at=oldest_at):
         return None
@@ -143,7 +137,7 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     window = Window(from_at=from_at, until_at=scope.window.until_at)
     # Merging all histograms takes seconds, during which the event loop has to serve other requests.
     seen = await asyncio.to_thread(lambda: list(_together(joined, summaries.added(counted), edges)))
-    return SummarisedWindow(window=window, seen=seen)
+    return window, seen
 
 
 async def prefers_summaries(connection: Connection, scope: Scope, *, kept_at: int) -> bool:

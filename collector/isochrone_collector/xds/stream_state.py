@@ -111,6 +111,8 @@ MAX_NAMES_CHARS = 256 << 10
 """Maximum number of their characters together."""
 
 _ALL = "*"
+Changes = tuple[tuple[Resource, ...], tuple[str, ...]]
+"""Resources that changed, and the names of those that are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,36 +175,47 @@ class StreamState(ABC):
         self._subscriptions: dict[str, _Subscription] = {}
         self._responses = 0
 
-    @abstractmethod
     def receive(self, request: Request) -> Rejection | None:
         """Note a request; return what it rejects. Raises `BadRequest`."""
-
-    @abstractmethod
-    def due(self, snapshot: Snapshot) -> Iterator[Response]:
-        """Yield the responses to send now, and note them as sent."""
-
-    def _subscribe(self, request: Request) -> None:
-        """Note the first request of a type. Without names it is for all resources."""
+        known = self._subscriptions.get(request.type_url)
+        if known is not None:
+            return self._received_again(known, request)
         if request.type_url in TYPES:
+            # The first one of a type is for all resources if it has no names.
             names = _names(request) if request.names else None
             self._subscriptions[request.type_url] = _Subscription(
                 names=names, version=request.version, sent=dict(request.versions)
             )
+        return None
 
-    def _due_types(self) -> Iterator[tuple[str, _Subscription]]:
+    def due(self, snapshot: Snapshot) -> Iterator[Response]:
+        """Yield the responses to send now, in order, and note them as sent."""
         clusters = self._subscriptions.get(CLUSTERS)
         for type_url in TYPES:
+            subscription = self._subscriptions.get(type_url)
             is_allowed = type_url == CLUSTERS or clusters is None or clusters.is_accepted
-            if type_url in self._subscriptions and is_allowed:
-                yield type_url, self._subscriptions[type_url]
+            resources = snapshot.select(type_url, subscription.names) if subscription and is_allowed else {}
+            if subscription is None or not resources:
+                continue
+            changed, removed = self._changes(subscription, resources)
+            if changed or removed:
+                self._responses += 1
+                subscription.nonce, subscription.version = str(self._responses), version_of(resources)
+                subscription.sent = {name: one.version for name, one in resources.items()}
+                subscription.is_accepted = False
+                yield Response(
+                    type_url=type_url,
+                    nonce=subscription.nonce,
+                    version=subscription.version,
+                    resources=changed,
+                    removed=removed,
+                )
 
-    def _sent(self, subscription: _Subscription, resources: Mapping[str, Resource], version: str) -> str:
-        self._responses += 1
-        subscription.nonce = str(self._responses)
-        subscription.version = version
-        subscription.sent = {name: one.version for name, one in resources.items()}
-        subscription.is_accepted = False
-        return subscription.nonce
+    @abstractmethod
+    def _received_again(self, known: _Subscription, request: Request) -> Rejection | None: ...
+
+    @abstractmethod
+    def _changes(self, known: _Subscription, resources: Mapping[str, Resource]) -> Changes: ...
 
 
 def _names(request: Request) -> set[str] | None:
@@ -218,12 +231,7 @@ def _bounded(names: set[str]) -> set[str]:
 class StateOfTheWorld(StreamState):
     """Each response has all resources that are subscribed to. Without names, all are."""
 
-    def receive(self, request: Request) -> Rejection | None:
-        """Note a request; return what it rejects."""
-        known = self._subscriptions.get(request.type_url)
-        if known is None:
-            self._subscribe(request)
-            return None
+    def _received_again(self, known: _Subscription, request: Request) -> Rejection | None:
         if request.nonce != known.nonce:
             return None
         names = known.names if known.names is None and not request.names else _names(request)
@@ -231,25 +239,14 @@ class StateOfTheWorld(StreamState):
             known.names, known.version = names, ""
         return known.answered(request) if known.nonce else None
 
-    def due(self, snapshot: Snapshot) -> Iterator[Response]:
-        """Yield the responses to send now, and note them as sent."""
-        for type_url, subscription in self._due_types():
-            resources = snapshot.select(type_url, subscription.names)
-            version = version_of(resources)
-            if resources and version != subscription.version:
-                nonce = self._sent(subscription, resources, version)
-                yield Response(type_url=type_url, nonce=nonce, version=version, resources=tuple(resources.values()))
+    def _changes(self, known: _Subscription, resources: Mapping[str, Resource]) -> Changes:
+        return (tuple(resources.values()) if version_of(resources) != known.version else ()), ()
 
 
 class Delta(StreamState):
     """Each response has the resources that changed, and the names of those that are gone."""
 
-    def receive(self, request: Request) -> Rejection | None:
-        """Note a request; return what it rejects."""
-        known = self._subscriptions.get(request.type_url)
-        if known is None:
-            self._subscribe(request)
-            return None
+    def _received_again(self, known: _Subscription, request: Request) -> Rejection | None:
         # A name that is subscribed to again is sent again.
         for name in (*request.names, *request.removed_names):
             known.sent.pop(name, None)
@@ -259,13 +256,6 @@ class Delta(StreamState):
             known.names = _bounded((known.names | set(request.names)) - set(request.removed_names))
         return known.answered(request) if request.nonce and request.nonce == known.nonce else None
 
-    def due(self, snapshot: Snapshot) -> Iterator[Response]:
-        """Yield the responses to send now, and note them as sent."""
-        for type_url, subscription in self._due_types():
-            resources = snapshot.select(type_url, subscription.names)
-            changed = tuple(one for name, one in resources.items() if subscription.sent.get(name) != one.version)
-            removed = tuple(name for name in subscription.sent if name not in resources)
-            if resources and (changed or removed):
-                version = version_of(resources)
-                nonce = self._sent(subscription, resources, version)
-                yield Response(type_url=type_url, nonce=nonce, version=version, resources=changed, removed=removed)
+    def _changes(self, known: _Subscription, resources: Mapping[str, Resource]) -> Changes:
+        changed = tuple(one for name, one in resources.items() if known.sent.get(name) != one.version)
+        return changed, tuple(name for name in known.sent if name not in resources)

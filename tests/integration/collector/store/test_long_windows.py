@@ -190,7 +190,7 @@ async def test_unsummarised_hours_are_bounded(local: InProcessCollector, monkeyp
     async with local.database.connection() as connection:
         found = await leaderboards.summarised(connection, scope)
         assert found is not None
-        assert [(seen.outcome_counts.ok, seen.values[Metric.TTFT].n) for seen in found.seen] == [(105, 105)]
+        assert [(seen.outcome_counts.ok, seen.values[Metric.TTFT].n) for seen in found[1]] == [(105, 105)]
         assert threading.get_ident() not in merging
         monkeypatch.setattr(leaderboards, "MAX_SAMPLES", 99)
         with pytest.raises(BadRequest, match="not summarised yet: retry later, or choose a shorter window"):
