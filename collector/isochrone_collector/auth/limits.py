@@ -147,13 +147,11 @@ class ArrivalSlots(CallSlots):
         for deadline, begun in self._begun.items() if self._total.locked() else ():
             if not deadline.expired():
                 deadline.reschedule(begun + _HURRIED_S)
-        async with super()._slot_of_total(), self._deadline():
-            yield
-
-    @asynccontextmanager
-    async def _deadline(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(_HURRIED_S if self._waiting else _ARRIVAL_S) as deadline:
+            async with (
+                super()._slot_of_total(),
+                asyncio.timeout(_HURRIED_S if self._waiting else _ARRIVAL_S) as deadline,
+            ):
                 self._begun[deadline] = asyncio.get_running_loop().time()
                 try:
                     yield

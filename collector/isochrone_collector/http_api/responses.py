@@ -118,7 +118,7 @@ class JsonResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        if not self._is_compressed and is_compressible(self.body) and accepts_gzip(Headers(scope=scope)):
+        if not self._is_compressed and len(self.body) >= MIN_COMPRESSED_BYTES and accepts_gzip(Headers(scope=scope)):
             body = bytes(self.body)
             is_large = len(body) >= _IN_THREAD_BYTES
             self.body = await asyncio.to_thread(_compress_once, body) if is_large else _compress_once(body)
@@ -154,11 +154,6 @@ class EncodedDocument:
     is_compressed: bool = False
 
 
-def is_compressible(content: bytes | memoryview) -> bool:
-    """Return whether a body is large enough to be compressed."""
-    return len(content) >= MIN_COMPRESSED_BYTES
-
-
 def compress(content: bytes) -> bytes:
     """Compress a body with gzip; equal bodies give equal bytes."""
     return gzip.compress(content, 6, mtime=0)
@@ -180,7 +175,7 @@ def accepts_gzip(headers: Headers) -> bool:
 def encode_compressed(answer: object) -> EncodedDocument:
     """Encode an answer as `encode_document` does, and compress it unless it is small."""
     plain = encode_document(answer)
-    if not is_compressible(plain.content):
+    if len(plain.content) < MIN_COMPRESSED_BYTES:
         return plain
     return replace(plain, content=compress(plain.content), is_compressed=True)
 

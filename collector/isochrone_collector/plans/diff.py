@@ -14,7 +14,9 @@ from isochrone_wire.workloads import estimate_request
 PER_DAY = "per day: "
 """The prefix of the lines of `PlanChange.altered` that forecast a day."""
 
+Key = TypeVar("Key", str, tuple[str, str])
 Named = TypeVar("Named", Target, Route)
+Rule = TypeVar("Rule", MarginRule, Budget, Route)
 _LIMITS = ("usd_per_day", "tokens_per_day", "requests_per_day")
 # From this share of skipped rounds on, the forecast is "all" instead of a percentage.
 _ALL = 0.995
@@ -164,12 +166,16 @@ def _difference(name: str, old: object, new: object) -> str:
     return name
 
 
+def _changed(before: Mapping[Key, Rule], after: Mapping[Key, Rule]) -> Iterator[tuple[Key, Rule | None, Rule | None]]:
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            yield key, before.get(key), after.get(key)
+
+
 def _margin_changes(old: Iterable[MarginRule], new: Iterable[MarginRule]) -> Iterator[str]:
     before, after = ({rule.metric: rule for rule in rules} for rules in (old, new))
-    for metric in sorted(before.keys() | after.keys()):
-        was, becomes = before.get(metric), after.get(metric)
-        if was != becomes:
-            yield f"smallest {metric} difference that matters: {_margin(metric, was)} → {_margin(metric, becomes)}"
+    for metric, was, becomes in _changed(before, after):
+        yield f"smallest {metric} difference that matters: {_margin(metric, was)} → {_margin(metric, becomes)}"
 
 
 def _margin(metric: str, rule: MarginRule | None) -> str:
@@ -180,28 +186,23 @@ def _margin(metric: str, rule: MarginRule | None) -> str:
     return " or ".join([least] * bool(margin.least) + [f"{100 * margin.share:g} %"])
 
 
-def _budget_changes(old: Iterable[Budget], new: Iterable[Budget]) -> list[str]:
+def _budget_changes(old: Iterable[Budget], new: Iterable[Budget]) -> Iterator[str]:
     before, after = ({(b.provider, b.vantage or ""): b for b in budgets} for budgets in (old, new))
-    lines = []
-    for whose in sorted(before.keys() | after.keys()):
-        was, becomes = before.get(whose), after.get(whose)
-        if was is None and becomes is not None:
-            lines.append(f"budget of {budget_owner(becomes)}: {budget_limits(becomes)}")
-        elif was is not None and becomes is None:
-            lines.append(f"budget of {budget_owner(was)}: none any more, was {budget_limits(was)}")
-        elif was is not None and becomes is not None and was != becomes:
-            lines.append(f"budget of {budget_owner(becomes)}: {budget_limits(was)} → {budget_limits(becomes)}")
-    return lines
+    for _, was, becomes in _changed(before, after):
+        if becomes is not None:
+            earlier = f"{budget_limits(was)} → " if was else ""
+            yield f"budget of {budget_owner(becomes)}: {earlier}{budget_limits(becomes)}"
+        elif was is not None:
+            yield f"budget of {budget_owner(was)}: none any more, was {budget_limits(was)}"
 
 
 def _route_changes(before: Mapping[str, Route], after: Mapping[str, Route]) -> Iterator[str]:
-    for name in sorted(before.keys() | after.keys()):
-        was, becomes = before.get(name), after.get(name)
+    for name, was, becomes in _changed(before, after):
         if becomes is None:
             yield f"{GONE_ROUTE}{name}"
         elif was is None:
             yield f"{NEW_ROUTE}{name}: {', '.join(becomes.members)}"
-        elif was != becomes:
+        else:
             yield f"route {name}: {', '.join(_route_differences(was, becomes))}"
 
 

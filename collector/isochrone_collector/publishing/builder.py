@@ -151,7 +151,12 @@ class RouteBuilder:
         is_new = plan.content_hash != self._built_plan or at < self._read_at
         touched = await self._read(plan, at, is_new=is_new)
         if is_new or at - self._history_read_at >= _HISTORY_EVERY_US:
-            self._history, self._history_read_at = await self._read_history(plan, at), at
+            of_routes = (quantity for route in plan.routes for quantity in quantities(route.slo))
+            wanted = list(dict.fromkeys((median_of(Metric.TTFT), *of_routes)))
+            scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(one.id for one in plan.targets))
+            async with self.database.connection() as connection:
+                self._history = await hourly_levels.history_of(connection, scope, wanted)
+            self._history_read_at = at
         if is_new:
             touched = {(target.id, region) for target in plan.targets for region in self._probe_cache.regions}
         drafts = await asyncio.to_thread(lambda: list(self._drafts(plan, touched, at)))
@@ -180,14 +185,6 @@ class RouteBuilder:
         for region in regions:
             cache.place_of(region)
         return touched | {(target.id, region) for target in plan.targets for region in cache.regions[before:]}
-
-    async def _read_history(self, plan: Plan, at: int) -> History:
-        scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(target.id for target in plan.targets))
-        of_routes = (quantity for route in plan.routes for quantity in quantities(route.slo))
-        async with self.database.connection() as connection:
-            return await hourly_levels.history_of(
-                connection, scope, list(dict.fromkeys((median_of(Metric.TTFT), *of_routes)))
-            )
 
     def _drafts(self, plan: Plan, touched: set[Series], at: int) -> Iterator[_Draft]:
         """Decide each route in each region with new samples of its members; new tables get consecutive generations."""

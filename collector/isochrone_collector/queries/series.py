@@ -1,7 +1,6 @@
 """The query for values and outcomes over time."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from isochrone_collector.analysis.probes import Probes
@@ -25,7 +24,7 @@ from isochrone_collector.queries.context import QueryContext, ResolvedSelection,
 from isochrone_collector.store import leaderboards, probe_queries, summaries
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.summaries import Piece, Resolution
+from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric, Selection, Source, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US
@@ -129,7 +128,19 @@ async def _summarised(
         return _Found(), [scope.window]
     days_until = max((piece.window.until_at for piece in whole_pieces if piece.resolution is Resolution.DAY), default=0)
     pieces = summaries.divide(_common(buckets, span), days_until=0 if bucket_us % DAY_US else days_until)
-    found = await _of_pieces(connection, scope, asked, pieces, bucket_us=bucket_us)
+    regions = await probe_queries.region_names(connection, scope)
+    named = replace(scope, regions=regions)
+    outcomes = await summaries.outcomes_over_time(connection, named, pieces)
+    # Reading the values of too many points would take minutes.
+    _require_fitting(sum(own.points(bucket_us) for own in outcomes.values()))
+    values = await summaries.values_over_time(connection, named, pieces, asked.metric)
+    found = _Found()
+    for target_id, own in outcomes.items():
+        found.add(
+            *await asyncio.to_thread(
+                _of_summaries, target_id, regions, own, values[target_id], asked, bucket_us=bucket_us
+            )
+        )
     return found, summaries.edges(scope.window, buckets)
 
 
@@ -150,26 +161,6 @@ def _summarised_buckets(window: Window, span: Window, *, bucket_us: int, kept_at
 
 def _common(one: Window, other: Window) -> Window:
     return Window(from_at=max(one.from_at, other.from_at), until_at=min(one.until_at, other.until_at))
-
-
-async def _of_pieces(
-    connection: Connection, scope: Scope, asked: _Asked, pieces: Sequence[Piece], *, bucket_us: int
-) -> _Found:
-    """Return the points and values of these pieces. Raises `BadRequest` if there are too many points."""
-    regions = await probe_queries.region_names(connection, scope)
-    named = replace(scope, regions=regions)
-    outcomes = await summaries.outcomes_over_time(connection, named, pieces)
-    # Reading the values of too many points would take minutes.
-    _require_fitting(sum(own.points(bucket_us) for own in outcomes.values()))
-    values = await summaries.values_over_time(connection, named, pieces, asked.metric)
-    found = _Found()
-    for target_id, own in outcomes.items():
-        found.add(
-            *await asyncio.to_thread(
-                _of_summaries, target_id, regions, own, values[target_id], asked, bucket_us=bucket_us
-            )
-        )
-    return found
 
 
 def _of_summaries(
