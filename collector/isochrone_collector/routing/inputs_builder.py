@@ -59,7 +59,9 @@ def comparisons_of(
     differences = {}
     for (left, us), rights in alike.items():
         place, others = members.index(left), [members.index(right) for right in rights]
-        shared, joint = (rounds(width).pairs(place, others) for width in (us, 1))
+        # Where no instants are nearer than a slot, both are the same.
+        is_sparse = not ((probes.round_at - probes.round_at[:1]) % us).any()
+        shared, joint = (rounds(width).pairs(place, others) for width in (1 if is_sparse else us, 1))
         columns = shared.known.sum(axis=1).tolist(), shared.differences(), joint.slow()
         for right, n, own, slow in zip(rights, *columns, strict=True):
             counts[left, right], differences[left, right] = {"n": n, **slow}, own
@@ -88,8 +90,9 @@ class _Pairs:
         """Return the differences of each pair whose sign is known, of all vantages of a slot their median."""
         known = self.known & sign_is_known(self.left, self.left_limits, self.right, self.right_limits)
         pair, cell = np.nonzero(known)
-        width = int(self.slot.max(initial=0)) + 1
-        found, medians = _medians(pair * width + self.slot[cell], (self.left - self.right)[known])
+        slot = self.slot - self.slot[:1]
+        width = int(slot.max(initial=0)) + 1
+        found, medians = _medians(pair * width + slot[cell], (self.left - self.right)[known])
         return np.split(medians, np.searchsorted(found, width * np.arange(1, len(known))))
 
     def slow(self) -> list[dict[str, int]]:

@@ -2,10 +2,11 @@
 
 In a round, the logarithm of the ratio of two TTFTs is a level plus noise. With a probability per round, the hazard, the
 level jumps to another one (J. D. Hamilton, Econometrica 57 (1989) 357-384). The noise is white or autocorrelated, or a
-share of it is drift that returns to the level; the filter keeps the present value of that part per level (interacting
-multiple models: H. A. P. Blom and Y. Bar-Shalom, IEEE Trans. Automatic Control 33 (1988) 780-783). Hazards and kinds of
-noise are hypotheses. All pairs of a route share the weights of these and how often each level was met: members that
-were equal for hours must show more before a jump is believed than members that change twice an hour.
+share of it is drift; the filter keeps the present value of that part per level (interacting multiple models: H. A. P.
+Blom and Y. Bar-Shalom, IEEE Trans. Automatic Control 33 (1988) 780-783). Drift that turns within hours is noise; drift
+that takes a day is part of the level. Hazards and kinds of noise are hypotheses. All pairs of a route share the weights
+of these and how often each level was met: members that were equal for hours must show more before a jump is believed
+than members that change twice an hour.
 """
 
 from base64 import b64decode, b64encode
@@ -30,22 +31,24 @@ _HAZARDS: Reals = np.array([1 / 10, 1 / 25, 1 / 60, 1 / 120, 1 / 300, 1 / 2000])
 _HAZARD_WEIGHTS = (0.05, 0.15, 0.2, 0.2, 0.2, 0.2)
 # The share of the variance that is autocorrelated, its correlation from one round to the next, and the prior weight.
 _ROUND_NOISE = ((0.0, 0.0, 0.65), (1.0, 0.5, 0.2), (1.0, 0.8, 0.13), (1.0, 0.97, 0.01))
-# The same for drift of hours: its correlation is that after `_DRIFT_STEP_US`.
-_DRIFT = (0.5, 0.97, 0.01)
+# The same for drift of hours and for that of a day: its correlation is that after `_DRIFT_STEP_US`.
+_DRIFT = ((0.2, 0.965, 0.2), (0.2, 0.995, 0.2))
 _DRIFT_STEP_US = 300 * SECOND_US
-_SHAPE = (len(_ROUND_NOISE) + 1, len(_HAZARDS), len(LEVELS))
+_SHAPE = (len(_ROUND_NOISE) + len(_DRIFT), len(_HAZARDS), len(LEVELS))
 # From the end of a probe to its sample's arrival.
 _DELIVERY_US = 10 * SECOND_US
 
 # Before any round was seen: a level is equal with this probability, else of this size on average.
 _EQUAL, _SIZE = 0.3, 0.35
+_SIZED: Reals = np.exp(-np.abs(LEVELS) / _SIZE) * np.gradient(LEVELS)
+_PRIOR: Reals = np.where(LEVELS == 0, _EQUAL, 0.0) + (1 - _EQUAL) * _SIZED / _SIZED.sum()
 _PRIOR_ROUNDS = 60.0
 # The weight of a round's evidence halves in 693 rounds.
 _KEPT = 0.999
 _LEAST_WEIGHT, _UNLIKELY = -16.0, -9.0
 # Outliers of the values that white noise explains: their share, their standard deviation in units of that of the noise,
 # and at least. Autocorrelated noise explains values far off by its past: it has fewer outliers.
-_OUTLIERS: Reals = np.array([0.03, 0.003, 0.001, 0.001, 0.03])[:, np.newaxis, np.newaxis]
+_OUTLIERS: Reals = np.array([0.03, 0.003, 0.001, 0.001, 0.03, 0.03])[:, np.newaxis, np.newaxis]
 _WIDE, _WIDEST = 5.0, 1.0
 _MOST_DEVIATIONS = 3.0
 # The median of |x| of a normal x, squared, times 2 for a difference.
@@ -54,18 +57,18 @@ _LEAST_DEVIATION = 0.01
 # The variance of the noise is an average over so many rounds: a window alone knows it to a third.
 _VARIANCE_ROUNDS = 300.0
 _SCARCE_ROUNDS, _UNKNOWN_DEVIATION = 4.0, 0.3
-# Levels drift if they change often, by little: if the weights of hazards above `_OFTEN`, and of a part of those above
-# `_SELDOM`, add up to more than `_FEW`, fully from `_MOST` on; and if the root mean square of the levels is less than
-# `_LARGE`, fully below `_SMALL`. Products of differences `_LAGS` rounds apart show that, as noise is forgotten by then;
-# they are averaged over days, count from the round `_FEWEST` on, and fully from `_ENOUGH` on.
+# Levels change often if the weights of hazards above `_OFTEN`, and of a part of those above `_SELDOM`, add up to more
+# than `_FEW`, fully from `_MOST` on. They are tiny, and drift is noise, as far as their root mean square is below these
+# bounds. Products of differences `_LAGS` rounds apart show that, as noise is forgotten by then; they are averaged over
+# days, and count from the round `_FEWEST` on.
 _OFTEN, _SELDOM, _MOST, _FEW = 1 / 60, 1 / 180, 0.7, 0.3
-_SMALL, _LARGE = 0.22, 0.28
+_TINY, _SMALL = (0.16, 0.2), (0.22, 0.28)
 _LAGS, _PRODUCTS_KEPT, _MOST_DIFFERENCE = (4, 5, 6), 0.9997, 1.5
-_FEWEST, _ENOUGH = 100.0, 250.0
-# The lead that is needed then, beyond the usual margin.
+_FEWEST = 100.0
+# The lead that is needed beyond the usual margin: while tiny levels change often, and while drift of hours is noise.
 _CAUTION = 0.75
 # The least probability of a lead, and how much more the first rounds need.
-_LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 144.0
+_LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 216.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +91,8 @@ class PresentLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The probabilities of `LEVELS` now, a row per pair with rounds in common. While levels change often and by little,
-    a lead must be larger than the usual margin by `caution`, a logarithm of a ratio: no switch can follow them. A lead
+    """The probabilities of `LEVELS` now, a row per pair with rounds in common. While levels drift, or change often by
+    little, a lead must be larger by `caution`, a share of the median: no switch can follow them. A lead
     must have the probability `likely`, which is high as long as few rounds have shown what kind of noise there is.
     """
 
@@ -142,21 +145,19 @@ def _differences(joint: JointRounds, pairs: Sequence[tuple[str, str]], slot_us: 
     """Return the slots, ascending, and by slot and pair the mean logarithm of left / right: over the vantages and
     rounds that have both members, else of the means of each; NaN without.
     """
-    slots, place = np.unique(np.array(joint.round_at, np.int64) // slot_us, return_inverse=True)
+    slots, starts = np.unique(np.array(joint.round_at, np.int64) // slot_us, return_index=True)
     names = sorted({name for pair in pairs for name in pair})
     logs = joint.logarithms(names)
     left, right = (np.array([names.index(pair[side]) for pair in pairs], np.int64) for side in (0, 1))
-    both = _means(logs[:, left] - logs[:, right], place, len(slots))
-    alone = _means(logs, place, len(slots))
+    both = _means(logs[:, left] - logs[:, right], starts)
+    alone = _means(logs, starts)
     return slots, np.where(np.isnan(both), alone[:, left] - alone[:, right], both)
 
 
-def _means(rows: Reals, place: Integers, count: int) -> Reals:
-    """Return the mean of the known values of each group of rows, NaN without one."""
+def _means(rows: Reals, starts: Integers) -> Reals:
+    """Return the mean of the known values of each group of rows, which begin at `starts`; NaN without one."""
     known = ~np.isnan(rows)
-    sums, counts = np.zeros((count, rows.shape[1])), np.zeros((count, rows.shape[1]))
-    np.add.at(sums, place, np.where(known, rows, 0.0))
-    np.add.at(counts, place, known)
+    sums, counts = (np.add.reduceat(of, starts) for of in (np.where(known, rows, 0.0), known.astype(np.float64)))
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
@@ -208,34 +209,37 @@ class _Filter:
         slot_us: int,
         variances: Mapping[tuple[str, str], float],
     ) -> None:
-        share, kept, weight = _DRIFT
-        drift = (share, kept ** (slot_us / _DRIFT_STEP_US), weight)
-        share, kept, weight = np.array([*_ROUND_NOISE, drift]).T
+        drift = [(share, kept ** (slot_us / _DRIFT_STEP_US), weight) for share, kept, weight in _DRIFT]
+        share, kept, weight = np.array([*_ROUND_NOISE, *drift]).T
         self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
         self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
         self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
-        self._likely = _are_likely(self._weights)
+        most = self._weights.max(axis=1)
+        self._likely = most >= most.max() + _UNLIKELY
         share, self._kept = share[self._likely], kept[self._likely]
         predicted, gain = _steady(share, self._kept)
         # `variances` are half the variance of differences between successive rounds: less than that of the noise.
         scale = 1 / (1 - share * self._kept)
         variance = np.outer([variances[pair] for pair in pairs], scale * predicted)[..., np.newaxis, np.newaxis]
-        self._deviation = np.sqrt(variance + _WITHIN)
-        self._wide = np.maximum(_WIDE, _WIDEST / self._deviation)
-        self._gain, self._outliers = gain[:, np.newaxis, np.newaxis], _OUTLIERS[self._likely]
+        deviation, outliers = np.sqrt(variance + _WITHIN), _OUTLIERS[self._likely]
+        wide = np.maximum(_WIDE, _WIDEST / deviation)
+        self._deviation, self._gain = deviation, gain[:, np.newaxis, np.newaxis] * deviation
+        self._usual, self._outlying = (1 - outliers) / deviation, outliers / wide / deviation
+        self._outlying_width = -1 / (2 * wide**2)
         self._members = len({name for pair in pairs for name in pair})
         self._pairs, self._slot_us, self._observed_at = pairs, slot_us, before.observed_at
         shape = (len(pairs), len(share), len(_HAZARDS), len(LEVELS))
         self._levels, self._deviations = np.empty(shape), np.zeros(shape)
         self._levels[:] = self._jumps()
-        known = {place: before.pairs.get(left, {}).get(right, "") for place, (left, right) in enumerate(pairs)}
-        self._restore({place: text for place, text in known.items() if len(text) == _PACKED_LENGTH})
+        self._restore([before.pairs.get(left, {}).get(right, "") for left, right in pairs])
 
-    def _restore(self, known: Mapping[int, str]) -> None:
+    def _restore(self, texts: Sequence[str]) -> None:
         """Restore the levels of pairs; a kind of noise that was left out begins with the mean of the others."""
+        known = {place: text for place, text in enumerate(texts) if len(text) == _PACKED_LENGTH}
         if not known:
             return
-        levels, deviations = (of[:, self._likely] for of in _unpacked(list(known.values())))
+        packed = np.frombuffer(b64decode("".join(known.values())), np.uint8).reshape(-1, 2, *_SHAPE)
+        levels, deviations = _LEVEL_OF[packed[:, 0, self._likely]], _DEVIATION_OF[packed[:, 1, self._likely]]
         is_known = levels.any(axis=-1, keepdims=True)
         others = levels.sum(axis=(1, 2), keepdims=True) + _LEAST_PROBABILITY * self._jumps()
         levels = np.where(is_known, levels, others)
@@ -250,77 +254,102 @@ class _Filter:
 
     def observe(self, slots: Integers, differences: Reals, chosen: Flags) -> None:
         """Take in the differences of the chosen slots, by pair; NaN without."""
-        for slot, row in zip(slots[chosen].tolist(), differences[chosen], strict=True):
-            self._observe(slot, row)
-
-    def _observe(self, slot: int, differences: Reals) -> None:
         seen = ~np.isnan(differences)
-        if not seen.any():
-            return
+        places = np.flatnonzero(chosen & seen.any(axis=1))
+        for start in range(0, len(places), ROUNDS_PER_EPOCH):
+            jumps, evidence, visits = self._jumps(), [], []
+            for place in places[start : start + ROUNDS_PER_EPOCH].tolist():
+                found = self._observe(int(slots[place]), differences[place], seen[place], jumps)
+                evidence.append(np.log(found).sum(axis=0))
+                visits.append(self._levels[seen[place]].mean(axis=0))
+            self._learn(len(visits), np.sum(evidence, axis=0), np.sum(visits, axis=0))
+
+    def _observe(self, slot: int, differences: Reals, seen: Flags, jumps: Reals) -> Reals:
+        """Take in the differences of a slot, and return how likely they were by pair, kind of noise and hazard."""
         gap = max(slot - self._observed_at // self._slot_us, 1)
         self._observed_at = slot * self._slot_us
-        jump = (1 - (1 - _HAZARDS) ** gap)[:, np.newaxis]
-        arrived, stayed = jump * self._jumps(), (1 - jump) * self._levels
-        mean = (self._levels * self._deviations).sum(axis=-1, keepdims=True)
+        stays = ((1 - _HAZARDS) ** gap)[:, np.newaxis]
+        stayed, arrived = stays * self._levels, (1 - stays) * jumps
         levels = stayed + arrived
-        deviations = (stayed * self._deviations + arrived * mean) / levels
+        mean = np.einsum("pnhk,pnhk->pnh", self._levels, self._deviations)[..., np.newaxis]
+        deviations = np.multiply(stayed, self._deviations, out=stayed)
+        deviations += arrived * mean
+        deviations /= levels
         deviations *= (self._kept**gap)[:, np.newaxis, np.newaxis]
-        observed = np.where(seen, differences, 0.0)[:, np.newaxis, np.newaxis, np.newaxis]
-        score = (observed - LEVELS - deviations) / self._deviation
-        is_seen = seen[:, np.newaxis, np.newaxis, np.newaxis]
-        likelihood = np.where(is_seen, _likelihood(score, self._wide, self._outliers) / self._deviation, 1.0)
-        correction = self._gain * self._deviation * np.clip(score, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
-        self._deviations = deviations + np.where(is_seen, correction, 0.0)
-        levels = levels * likelihood
-        evidence = levels.sum(axis=-1)
-        self._levels = levels / evidence[..., np.newaxis]
-        # Only m - 1 of the pairs of m members are independent.
-        self._learn(np.log(evidence).sum(axis=0) * 2 / self._members, seen)
+        score = differences[:, np.newaxis, np.newaxis, np.newaxis] - LEVELS - deviations
+        score /= self._deviation
+        square = score * score
+        likelihood = self._usual * np.exp(-square / 2) + self._outlying * np.exp(self._outlying_width * square) + 1e-12
+        correction = self._gain * np.minimum(np.maximum(score, -_MOST_DEVIATIONS), _MOST_DEVIATIONS)
+        likelihood[~seen], correction[~seen] = 1.0, 0.0
+        deviations += correction
+        levels *= likelihood
+        evidence = np.asarray(levels.sum(axis=-1))
+        levels /= evidence[..., np.newaxis]
+        self._levels, self._deviations = levels, deviations
+        return evidence
 
-    def _learn(self, evidence: Reals, seen: Flags) -> None:
-        weights = _KEPT * (self._weights - self._prior) + self._prior
+    def _learn(self, rounds: int, evidence: Reals, visits: Reals) -> None:
+        kept = _KEPT**rounds
+        weights = kept * (self._weights - self._prior) + self._prior
         before = np.logaddexp.reduce(weights[self._likely], axis=None)
-        weights[self._likely] += evidence
+        # Only m - 1 of the pairs of m members are independent.
+        weights[self._likely] += evidence * 2 / self._members
         # The kinds that are left out neither gain nor lose.
         weights[~self._likely] += np.logaddexp.reduce(weights[self._likely], axis=None) - before
         weights = np.maximum(weights - weights.max(), _LEAST_WEIGHT)
         self._weights = weights - np.logaddexp.reduce(weights, axis=None)
-        self._visits = _KEPT * self._visits + self._probabilities()[seen].mean(axis=0)
+        self._visits = kept * self._visits + np.einsum("nh,nhk->k", self._shares(), visits)
 
-    def _probabilities(self) -> Reals:
+    def _shares(self) -> Reals:
         weights = np.exp(self._weights[self._likely])
-        return np.asarray(np.einsum("nh,pnhk->pk", weights / weights.sum(), self._levels))
+        return np.asarray(weights / weights.sum())
 
     def present(self, known: Flags, products: tuple[float, float]) -> Present:
         """Return the present levels of the known pairs."""
         rounds, total = products
         # If one of m members differs, only 2 of m pairs show it.
-        spread = np.sqrt(max(self._members / 2 * total / max(rounds, 1.0), 0.0))
-        is_small = _part(spread, none=_LARGE, whole=_SMALL)
-        is_known = _part(rounds, none=_FEWEST, whole=_ENOUGH)
-        is_often = _part(np.exp(self._weights).sum(axis=0) @ _ARE_OFTEN, none=_FEW, whole=_MOST)
-        probabilities = self._probabilities()
+        spread = np.sqrt(max(self._members / 2 * total / rounds, 0.0)) if rounds > _FEWEST else _SMALL[1]
+        is_tiny, is_small = (_part(spread, none=none, whole=whole) for whole, none in (_TINY, _SMALL))
+        weights = np.exp(self._weights)
+        is_often = _part(weights[:-1].sum(axis=0) @ _ARE_OFTEN, none=_FEW, whole=_MOST)
+        followed = np.array([*np.zeros(len(_ROUND_NOISE)), 1 - is_small, 1.0])[self._likely]
+        probabilities = self._probabilities(followed[:, np.newaxis, np.newaxis])
         rows = {pair: place for place, pair in enumerate(self._pairs) if known[place]}
         return Present(
             rows=rows,
             probabilities=probabilities / probabilities.sum(axis=1, keepdims=True),
-            caution=float(_CAUTION * is_small * is_known * is_often),
+            caution=float(_CAUTION * max(is_tiny * is_often, is_small * weights[-2].sum())),
             likely=float(_LIKELY + _LIKELIER * np.exp(-self._visits.sum() / _YOUNG_ROUNDS)),
         )
+
+    def _probabilities(self, followed: Reals) -> Reals:
+        """Return the probabilities of the levels by pair, after adding the `followed` part of the present deviation."""
+        values = np.clip(LEVELS + followed * self._deviations, LEVELS[0], LEVELS[-1])
+        above = np.maximum(np.searchsorted(LEVELS, values), 1)
+        part = (values - LEVELS[above - 1]) / (LEVELS[above] - LEVELS[above - 1])
+        shares = self._shares()[..., np.newaxis] * self._levels
+        found = np.zeros((len(self._pairs), len(LEVELS)))
+        pair = np.arange(len(found))[:, np.newaxis, np.newaxis, np.newaxis]
+        np.add.at(found, (pair, above), shares * part)
+        np.add.at(found, (pair, above - 1), shares * (1 - part))
+        return found
 
     def packed(
         self, until_at: int, products: tuple[float, float], variances: Mapping[tuple[str, str], float]
     ) -> PresentLevels:
-        """Return the state, without the levels of kinds of noise that have become unlikely."""
+        """Return the state, without the levels of kinds of noise that are left out."""
         levels, deviations = (np.zeros((len(self._pairs), *_SHAPE)) for _ in range(2))
-        kept = _are_likely(self._weights)[self._likely, np.newaxis, np.newaxis]
-        levels[:, self._likely], deviations[:, self._likely] = np.where(kept, self._levels, 0.0), self._deviations
+        levels[:, self._likely], deviations[:, self._likely] = self._levels, self._deviations
+        known = levels >= _LEAST_PROBABILITY
+        packed = np.stack([np.full(levels.shape, _NEVER, np.uint8), np.full(levels.shape, _ZERO, np.uint8)], axis=1)
+        packed[:, 0][known] = np.rint(-_BYTES_PER_LOG * np.log(levels[known]))
+        packed[:, 1][known] = np.clip(np.rint(_BYTES_PER_DEVIATION * deviations[known]) + _ZERO, 0, 255)
         pairs: dict[str, dict[str, str]] = {}
-        for (left, right), text in zip(self._pairs, _packed(levels, deviations), strict=True):
-            pairs.setdefault(left, {})[right] = text
         rounded: dict[str, dict[str, float]] = {}
-        for (left, right), variance in variances.items():
-            rounded.setdefault(left, {})[right] = float(f"{variance:.4g}")
+        for (left, right), own in zip(self._pairs, packed, strict=True):
+            pairs.setdefault(left, {})[right] = b64encode(own.tobytes()).decode()
+            rounded.setdefault(left, {})[right] = float(f"{variances[left, right]:.4g}")
         return PresentLevels(
             until_at=until_at,
             observed_at=self._observed_at,
@@ -330,12 +359,6 @@ class _Filter:
             pairs=pairs,
             variances=rounded,
         )
-
-
-def _are_likely(weights: Reals) -> Flags:
-    """Return which kinds of noise are not much less likely than the likeliest one."""
-    most = weights.max(axis=1)
-    return np.asarray(most >= most.max() + _UNLIKELY)
 
 
 def _steady(share: Reals, kept: Reals) -> tuple[Reals, Reals]:
@@ -353,40 +376,12 @@ def _part(value: Reals | float, *, none: float, whole: float) -> Reals:
     return np.asarray(np.clip((value - none) / (whole - none), 0.0, 1.0))
 
 
-def _likelihood(score: Reals, wide: Reals, outliers: Reals) -> Reals:
-    """Return the density of a standardized normal with a share of outliers that are so much wider, up to a factor."""
-    square = -score * score / 2
-    return np.asarray((1 - outliers) * np.exp(square) + outliers / wide * np.exp(square / wide**2) + 1e-12)
-
-
-def _prior() -> Reals:
-    sized = np.exp(-np.abs(LEVELS) / _SIZE) * np.gradient(LEVELS)
-    return np.asarray(np.where(LEVELS == 0, _EQUAL, 0.0) + (1 - _EQUAL) * sized / sized.sum())
-
-
-_PRIOR = _prior()
 _ARE_OFTEN = _part(np.log(_HAZARDS), none=np.log(_SELDOM), whole=np.log(_OFTEN))
 _BYTES_PER_LOG, _BYTES_PER_DEVIATION, _ZERO, _NEVER = 20.0, 50.0, 128, 255
 # Less probable levels are stored as impossible, and without a deviation: most of them are.
 _LEAST_PROBABILITY = 0.002
 
-
 # The length of the text of a pair: two bytes of each level, by kind of noise and hazard.
 _PACKED_LENGTH = -(-2 * prod(_SHAPE) // 3) * 4
-
-
-def _packed(levels: Reals, deviations: Reals) -> list[str]:
-    """Return a text for each pair."""
-    known = levels >= _LEAST_PROBABILITY
-    logs, steps = np.full(levels.shape, _NEVER, np.uint8), np.full(levels.shape, _ZERO, np.uint8)
-    logs[known] = np.rint(-_BYTES_PER_LOG * np.log(levels[known]))
-    steps[known] = np.clip(np.rint(_BYTES_PER_DEVIATION * deviations[known]) + _ZERO, 0, 255)
-    return [b64encode(pair.tobytes()).decode() for pair in np.stack([logs, steps], axis=1)]
-
-
-def _unpacked(texts: Sequence[str]) -> tuple[Reals, Reals]:
-    """Return the probabilities of the levels and the deviations by pair."""
-    found = np.stack([np.frombuffer(b64decode(text), np.uint8) for text in texts]).reshape(-1, 2, *_SHAPE)
-    logs, steps = found[:, 0].astype(np.float64), found[:, 1].astype(np.float64)
-    levels = np.where(logs < _NEVER, np.exp(-logs / _BYTES_PER_LOG), 0.0)
-    return levels, (steps - _ZERO) / _BYTES_PER_DEVIATION
+_LEVEL_OF: Reals = np.append(np.exp(-np.arange(_NEVER) / _BYTES_PER_LOG), 0.0)
+_DEVIATION_OF: Reals = (np.arange(256) - _ZERO) / _BYTES_PER_DEVIATION

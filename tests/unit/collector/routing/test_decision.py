@@ -48,7 +48,7 @@ a counts as 437 ms: 350 ms for its median, 50 ms for its p95 beyond the limit, \
 b counts as 387 ms: 350 ms for its median, 37 ms for failures: its success may be as low as 96.3%
 hard: a does not fail
 a against b: slower by 60 ms [30, 90] over 1h
-soft: no, b is now ahead, by 0 ms as expected and 50% sure, of a; needed 20 ms and 77%; level 100% sure
+soft: no, b is now ahead, by 0 ms as expected and 50% sure, of a; needed 20 ms and 80%; level 100% sure
 decided (ramp): weights move towards a, b
 weights: a 75.0% (rank 1), b 25.0% (rank 1)
 hedge with b: no, too late to win: what is left of the objective after the delay is less than its median
@@ -105,7 +105,7 @@ def test_a_member_that_leads_by_the_margin_takes_over() -> None:
     found = after(3, inputs_for(A, B, joint=BETTER))
     assert changes(found) == [ChangeKind.SOFT, ChangeKind.EVIDENCE, ChangeKind.EVIDENCE]
     assert [decision.state.weights for decision in found] == [{"b": 1.0}] * 3
-    assert found[0].sentence == "a is now behind, by 53 ms as expected and 100% sure, of b"
+    assert found[0].sentence == "a is now behind, by 55 ms as expected and 100% sure, of b"
 
 
 def noisy(seed: int, *levels_ms: float) -> list[float]:
