@@ -19,6 +19,8 @@ CONNECTION_GRACE_MS = 60_000
 
 UNKNOWN_TARGETS_KEY = "isochrone-unknown-targets"
 """The key of the trailing metadata with the ids of unknown targets, separated by commas, of a refused push."""
+HINT_KEY = "isochrone-hint-bin"
+"""The key of the trailing metadata with the hint, in UTF-8, of a call that a collector refused."""
 
 _LIMITS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -60,6 +62,12 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     # With port reuse, two collectors on one port would each silently receive half of the pushes.
     ("grpc.so_reuseport", 0),
 ]
+
+
+def hint_of(call: grpc.Call) -> str | None:
+    """Return the hint of the collector that refused a call; `None` if none has answered."""
+    found = (value for key, value in call.trailing_metadata() or () if key == HINT_KEY)
+    return next((value.decode() for value in found if isinstance(value, bytes)), None)
 
 
 def open_channel(

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from isochrone_common.address import Address
-from isochrone_common.channel import open_channel
+from isochrone_common.channel import hint_of, open_channel
 from isochrone_common.credentials import CLIENT_KEY_BYTES, JoinToken, format_fingerprint, parse_join_token
 from isochrone_common.identity_file import Identity
 from isochrone_common.trust import PLAIN, ClientCertificate, Trust, presented_certificate
@@ -125,6 +125,8 @@ def _request_credential(channel: grpc.Channel, address: Address, token: str, ver
 
 def _enrolment_error(call: Any, address: Address) -> EnrolmentError:  # noqa: ANN401  # see _request_credential
     status, details = call.code(), call.details() or call.code().name.lower()
+    if (hint := hint_of(call)) is not None:
+        return EnrolmentError(f"the collector at {address} failed: {details}", hint=hint, unreachable=True)
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return EnrolmentError(f"no collector answers at {address}: {details}", unreachable=True)
     hint = _ANOTHER_TOKEN if status is grpc.StatusCode.UNAUTHENTICATED else ""

@@ -74,7 +74,7 @@ _IN_SYNC = "SELECT count(*)::int FROM pg_stat_replication WHERE sync_state IN ('
 
 
 class DatabaseRelay:
-    """Listens on 127.0.0.1 and forwards to the socket of `conninfo`. While `swallowing`, it accepts connections and
+    """Listens on 127.0.0.1 and forwards to the server of `conninfo`. While `swallowing`, it accepts connections and
     bytes and answers nothing: the host is a black hole.
     """
 
@@ -88,7 +88,6 @@ class DatabaseRelay:
     def forward_to(self, conninfo: str) -> None:
         """Forward new connections to this server, whose connection string has `parts`."""
         self.parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value}
-        self._path = f"{self.parts['host']}/.s.PGSQL.{self.parts['port']}"
 
     @property
     def url(self) -> str:
@@ -128,7 +127,10 @@ class DatabaseRelay:
         if self.swallowing:
             await self._heard_again()
             return
-        from_server, to_server = await asyncio.open_unix_connection(self._path)
+        host, port = self.parts["host"], self.parts["port"]
+        is_folder, path = host.startswith("/"), f"{host}/.s.PGSQL.{port}"
+        opened = asyncio.open_unix_connection(path) if is_folder else asyncio.open_connection(host, port)
+        from_server, to_server = await opened
         self._writers.add(to_server)
         try:
             await asyncio.gather(self._copy(reader, to_server), self._copy(from_server, writer))

@@ -4,6 +4,7 @@ Instants are microseconds since the Unix epoch, sizes are bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from string import ascii_letters
 from typing import NamedTuple
@@ -41,10 +42,7 @@ _PER_MAJOR = 10_000
 def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult]:
     """Check a database that answers."""
     yield _version(facts.version)
-    if facts.lost_workers is not None:
-        yield _workers(facts.lost_workers)
-    if facts.worker_settings:
-        yield _worker_settings(facts.worker_settings)
+    yield from _workers(facts.workers)
     if facts.local_tables:
         hint = "restart a collector while every node answers, or run `isochrone-collector migrate --citus`"
         yield warn("tables", f"not distributed: {first_of(facts.local_tables, _NAMED)}", hint)
@@ -142,11 +140,17 @@ def _version(version: int) -> CheckResult:
     return ok("postgresql", said)
 
 
-def _workers(lost: tuple[str, ...]) -> CheckResult:
-    if lost:
+def _workers(workers: Mapping[str, Mapping[str, str] | None]) -> Iterator[CheckResult]:
+    """Check the workers of a Citus cluster, if the database is one, and the settings of those that answer."""
+    answered = {node: settings for node, settings in workers.items() if settings is not None}
+    if lost := sorted(workers.keys() - answered):
         hint = "start it, or promote its standby: pushes and most queries fail until then; docs/scale.md"
-        return fail("workers", f"lost: {first_of(lost, _NAMED)}", hint)
-    return ok("workers", "every node of the Citus cluster answers")
+        yield fail("workers", f"lost, or hanging: {first_of(lost, _NAMED)}", hint)
+    elif workers:
+        yield ok("workers", f"all {len(workers)} of the Citus cluster answer")
+    if answered:
+        result = _worker_settings(answered)
+        yield replace(result, sentence=f"{result.sentence}; answered: {first_of(sorted(answered), _NAMED)}")
 
 
 def _worker_settings(workers: Mapping[str, Mapping[str, str]]) -> CheckResult:
@@ -165,7 +169,7 @@ def _worker_settings(workers: Mapping[str, Mapping[str, str]]) -> CheckResult:
     if slow:
         hint = "set jit = off and work_mem = '64MB' for the collector's user, or queries are slow; docs/scale.md"
         return warn("settings", first_of(slow, _NAMED), hint)
-    return ok("settings", "durability, jit and work_mem are right on the workers")
+    return ok("settings", "durability, jit and work_mem are right")
 
 
 def _durability(settings: Mapping[str, str]) -> CheckResult:
@@ -310,6 +314,13 @@ _ADVICE = (
         "20ms",
         _at_least("20ms"),
         "at half load the p99 of replies was 77 and 229 ms in two runs, in place of 206 to 326 ms in three",
+    ),
+    # Only Citus has it.
+    _Advice(
+        "citus.recover_2pc_interval",
+        "3s",
+        lambda value: _amount("2s") <= _amount(value) <= _amount("5s"),
+        "what met a commit interrupted by a crash of the coordinator waited 3.9 s, in place of 60 s",
     ),
 )
 

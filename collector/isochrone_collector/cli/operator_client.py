@@ -96,6 +96,8 @@ class OperatorClient:
             hint = "its certificate has changed; join again, or use the operator.json that it wrote"
             sentence = f"the collector at {address} is not the one this identity knows: {details}"
             return CollectorUnreachable(sentence, hint=hint)
+        if (remedy := channel.hint_of(call)) is not None:
+            return CollectorUnreachable(f"the collector at {address} failed: {details}", hint=remedy)
         if call.code() in _UNREACHABLE:
             if identity is None and (refusal := plain_text_refusal(address)):
                 return CollectorError(refusal[0], hint=refusal[1])

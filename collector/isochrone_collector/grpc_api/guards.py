@@ -52,7 +52,7 @@ from isochrone_collector.errors import (
     ResourceExhausted,
 )
 from isochrone_collector.grpc_api import discovery
-from isochrone_collector.grpc_api.responses import STATUS_OF, Context, decline, refuse
+from isochrone_collector.grpc_api.responses import Context, decline, refuse, status_of
 from isochrone_collector.store import audit
 from isochrone_collector.store.audit import Actor
 from isochrone_common.channel import MAX_MESSAGE_BYTES
@@ -381,7 +381,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         try:
             caller = await self._caller(method, handler_call_details.invocation_metadata)
         except CollectorError as error:
-            status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
+            status = status_of(error)
             self.on_refused(method, status.name)
             REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
             return self._guard.refusing(error)

@@ -8,22 +8,19 @@ import structlog
 from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import (
     BadRequest,
-    ClockSkew,
     CollectorError,
     Conflict,
     DatabaseUnavailable,
     DeadlineExceeded,
-    DiskLow,
     Forbidden,
     MessageTooLarge,
-    PartitionMissing,
     ResourceExhausted,
     SequenceConflict,
     Unauthenticated,
     UnknownName,
     UnknownTargets,
 )
-from isochrone_common.channel import UNKNOWN_TARGETS_KEY
+from isochrone_common.channel import HINT_KEY, UNKNOWN_TARGETS_KEY
 from isochrone_wire.codec import CodecError
 from isochrone_wire.text import shortened
 
@@ -50,10 +47,12 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
-    DiskLow: grpc.StatusCode.UNAVAILABLE,
-    ClockSkew: grpc.StatusCode.UNAVAILABLE,
-    PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+def status_of(error: Exception) -> grpc.StatusCode:
+    """Return the status of an error, that of its nearest base class."""
+    return next((STATUS_OF[kind] for kind in type(error).__mro__ if kind in STATUS_OF), grpc.StatusCode.INTERNAL)
 
 
 async def refuse(context: Context, error: Exception) -> None:
@@ -69,15 +68,17 @@ def decline(context: Context, error: CollectorError) -> None:
     context.set_trailing_metadata(metadata)
 
 
-def _ending(error: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+def _ending(error: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
     """Return the status, the message and the metadata with which a call ends, and log the refusal."""
-    metadata: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[tuple[str, str | bytes], ...] = ()
     if isinstance(error, CollectorError | CodecError):
-        status, message = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL), str(error)
+        status, message = status_of(error), str(error)
         if isinstance(error, ResourceExhausted):
             metadata = ((_PUSHBACK, str(error.delay_us // 1000)),)
         elif isinstance(error, UnknownTargets):
             metadata = ((UNKNOWN_TARGETS_KEY, ",".join(map(str, error.targets))),)
+        elif isinstance(error, DatabaseUnavailable):
+            metadata = ((HINT_KEY, error.hint.encode()),)
         message = shortened(message).encode(errors="replace")[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
         REFUSALS.write(status=status.name, reason=message)
     else:

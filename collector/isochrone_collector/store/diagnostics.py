@@ -23,10 +23,9 @@ class DatabaseFacts:
     writes them; `partitions` are days by their first instant; `clock_offset_us` is its clock minus the collector's,
     within `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `plan_key` is the key that has signed the
     plan in force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the
-    first summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a
-    Citus cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster; `worker_settings` are
-    those of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are;
-    `audit` is `None` in an older schema.
+    first summary; `failing_jobs` are the jobs that keep failing, and since when; `workers` are the settings
+    of each worker of a Citus cluster, by HOST:PORT and name, `None` for one that does not answer; `local_tables` are
+    not distributed although others are; `audit` is `None` in an older schema.
     """
 
     version: int
@@ -42,8 +41,7 @@ class DatabaseFacts:
     may_make_partitions: bool = True
     summarised_until: int | None = None
     failing_jobs: Mapping[str, int] = field(default_factory=dict)
-    lost_workers: tuple[str, ...] | None = None
-    worker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    workers: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
     local_tables: tuple[str, ...] = ()
     audit: Chain | None = None
 
@@ -59,11 +57,10 @@ def facts(conninfo: str, *, known_entry: Head = NO_ENTRY) -> DatabaseFacts:
     with connect(conninfo) as connection:
         connection.read_only = True
         offset_us, uncertainty_us = _clock(connection)
-        is_cluster, is_newest = _yes(connection, "citus_is_there"), revision == newest
+        is_newest = revision == newest
         names = connection.execute(query("partitions")).fetchall() if revision else []
         rows = connection.execute(query("progress")).fetchall() if is_newest else []
         progress = {name: (at - _EPOCH) // timedelta(microseconds=1) for name, at in rows}
-        lost = connection.execute(query("citus_lost_nodes")).fetchall() if is_cluster else []
         signature = connection.execute(query("newest_plan_signature")).fetchone() if is_newest else None
         return DatabaseFacts(
             version=connection.info.server_version,
@@ -79,15 +76,21 @@ def facts(conninfo: str, *, known_entry: Head = NO_ENTRY) -> DatabaseFacts:
             may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
             summarised_until=progress.get(Resolution.HOUR.job),
             failing_jobs={name.removeprefix(FAILING): at for name, at in progress.items() if name.startswith(FAILING)},
-            lost_workers=tuple(str(node) for (node,) in lost) if is_cluster else None,
             local_tables=citus.local_tables(connection),
             audit=chain_of(
                 connection.execute(query("audit_chain")), known=known_entry, is_owned=_yes(connection, "owns_audit")
             )
             if is_newest
             else None,
-            worker_settings=dict(connection.execute(query("citus_worker_settings")).fetchall()) if is_cluster else {},
+            workers=_workers(connection),
         )
+
+
+def _workers(connection: psycopg.Connection) -> dict[str, Mapping[str, str] | None]:
+    if not _yes(connection, "citus_is_there"):
+        return {}
+    connection.execute(query("citus_ask_quickly"))
+    return dict(connection.execute(query("citus_worker_settings")).fetchall())
 
 
 def driver() -> str:

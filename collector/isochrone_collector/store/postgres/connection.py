@@ -142,7 +142,10 @@ _SENTENCES: Mapping[Condition, tuple[str, str]] = {
         "the database is unreachable",
         "check that the server runs and that --database-url names it",
     ),
-    Condition.NO_ANSWER: ("the database does not answer", "check its load and its disk; a new connection is tried"),
+    Condition.NO_ANSWER: (
+        "the database does not answer",
+        "check its load and its disk; of a Citus cluster, `isochrone-collector doctor` names the worker that hangs",
+    ),
     Condition.READ_ONLY: (
         "the database is read-only",
         "if it is a standby, list all hosts in --database-url; else check default_transaction_read_only",
@@ -153,7 +156,10 @@ _SENTENCES: Mapping[Condition, tuple[str, str]] = {
     ),
     Condition.DISK_FULL: ("the disk of the database is full", "make room there; agents keep their samples meanwhile"),
     Condition.CONFLICT: ("the database asks for a retry", ""),
-    Condition.WORKER_LOST: ("a worker of the Citus cluster is lost", "citus_check_cluster_node_health() names it"),
+    Condition.WORKER_LOST: (
+        "a worker of the Citus cluster is lost",
+        "start it, or promote its standby; `isochrone-collector doctor` names every lost worker",
+    ),
     Condition.OTHER: ("the database is unavailable at the moment", ""),
 }
 _STATES: Mapping[str, Condition] = {
@@ -179,7 +185,12 @@ _TEXTS: tuple[tuple[str, Condition], ...] = (
     ("No space left on device", Condition.DISK_FULL),
     ("failure on connection marked as essential", Condition.WORKER_LOST),
     ("connection to the remote node", Condition.WORKER_LOST),
+    ("could not establish any connections to the node", Condition.WORKER_LOST),
     ("terminating connection due to unexpected postmaster exit", Condition.WORKER_LOST),
+    # The coordinator ends.
+    ("postmaster was shut down, exiting", Condition.UNREACHABLE),
+    # psycopg has received the end of the connection together with the answer.
+    ("results from command", Condition.UNREACHABLE),
 )
 # Why a connection fails while a server is away, starting or full, or no host is the primary. Others, such as a wrong
 # password, an unknown host or a certificate, need an operator.
@@ -188,6 +199,8 @@ _PASSING = re.compile(
     r"|timeout expired|the database system is |session is read-only"
     r"|too many clients|connection slots are reserved|too many connections"
 )
+# Only libpq asks it; readers would take it for a question to them.
+_QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
 _NO_PARTITION = "no partition of relation"
 # The driver refuses to send it: PostgreSQL cannot store it.
 _NUL = "cannot contain NUL"
@@ -202,13 +215,13 @@ def condition_of(error: Exception) -> Condition | None:
         return _STATES[state]
     if isinstance(error, NoAnswer | errors.ConnectionTimeout):
         return Condition.NO_ANSWER
-    if not isinstance(error, (*_TRANSIENT, errors.InternalError_)):
+    if not isinstance(error, (*_TRANSIENT, psycopg.InternalError)):
         return None
     reason = _telling(str(error))
     for text, condition in _TEXTS:
         if text in reason:
             return condition
-    if isinstance(error, errors.InternalError_):
+    if isinstance(error, psycopg.InternalError):
         return None
     return Condition.UNREACHABLE if not state or state.startswith("08") else Condition.OTHER
 
@@ -263,4 +276,4 @@ def _may_do_at_once(error: Exception, condition: Condition) -> bool:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return " ".join(_QUESTION.sub("", str(error)).split())

@@ -211,7 +211,8 @@ class Database:
             await connection.execute(query("end_idle_transactions"))
             await connection.execute(query("write_over_one_connection"))
             await connection.execute(query("read_on_one_core"))
-        if self._statement_timeout_us is not None:
+        else:
+            await connection.execute(query("read_over_new_connections"))
             milliseconds = max(1, self._statement_timeout_us // _US_PER_MS)
             await execute(connection, query("limit_read_queries"), timeout=f"{milliseconds}ms")
 

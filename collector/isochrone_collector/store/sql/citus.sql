@@ -38,20 +38,16 @@ FROM pg_partition_tree(%(table)s::regclass)
 -- name: citus_remove_local_rows
 SELECT truncate_local_data_after_distributing_table(%(table)s::regclass)
 
--- The nodes that another node of the cluster cannot reach. Citus opens a connection from every node to every node.
--- name: citus_lost_nodes
-SELECT DISTINCT to_nodename || ':' || to_nodeport AS node
-FROM citus_check_cluster_node_health()
-WHERE result IS FALSE
-ORDER BY node
+-- How long to wait for a worker that does not answer.
+-- name: citus_ask_quickly
+SELECT set_config('citus.node_connection_timeout', '3s', false)
 
--- The settings of each worker that answers, for sessions of this user: settings that a session makes for itself do not
--- reach the workers.
+-- The settings of each worker for sessions of this user, because settings that a session makes for itself do not reach
+-- the workers; null for a worker that does not answer.
 -- name: citus_worker_settings
-SELECT nodename || ':' || nodeport AS node, result::json AS settings
+SELECT nodename || ':' || nodeport AS node, CASE WHEN success THEN result::json END AS settings
 FROM run_command_on_workers(
     'SELECT json_object_agg(name, setting) FROM pg_settings
      WHERE name IN (''fsync'', ''full_page_writes'', ''synchronous_commit'', ''jit'', ''work_mem'')'
 )
-WHERE success
 ORDER BY node

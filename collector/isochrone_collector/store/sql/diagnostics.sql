@@ -7,7 +7,8 @@ SELECT name, current_setting(name)
 FROM pg_settings
 WHERE name IN (
     'fsync', 'full_page_writes', 'synchronous_commit',
-    'wal_compression', 'max_wal_size', 'backend_flush_after', 'autovacuum_vacuum_cost_delay'
+    'wal_compression', 'max_wal_size', 'backend_flush_after', 'autovacuum_vacuum_cost_delay',
+    'citus.recover_2pc_interval'
 )
 
 -- The database's wall clock, in microseconds since the Unix epoch.

@@ -16,8 +16,20 @@ SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'
 
 -- On a Citus cluster, one connection to each worker: by default a push opens one for each shard, and commits on all.
+-- Connecting to a worker that hangs takes five seconds, not thirty.
 -- name: write_over_one_connection
-SELECT set_config('citus.max_adaptive_executor_pool_size', '1', false)
+SELECT
+    set_config('citus.max_adaptive_executor_pool_size', '1', false),
+    set_config('citus.node_connection_timeout', '5s', false)
+FROM pg_extension
+WHERE extname = 'citus'
+
+-- On a Citus cluster, connect to the workers for each query, because only connecting has a limit: a query over an
+-- earlier connection to a worker that hangs ends neither by itself nor when it is cancelled.
+-- name: read_over_new_connections
+SELECT
+    set_config('citus.max_cached_conns_per_worker', '0', false),
+    set_config('citus.node_connection_timeout', '5s', false)
 FROM pg_extension
 WHERE extname = 'citus'
 

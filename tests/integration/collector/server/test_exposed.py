@@ -13,6 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 from fixtures.collector import Caller, Collector, StartCollector, run_command
 from fixtures.postgres import address_of, rows
 from isochrone_client.client import ReadClient
+from isochrone_collector.cli.operator_client import OperatorClient
+from isochrone_collector.errors import CollectorUnreachable
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import Address
 from isochrone_common.channel import open_channel
@@ -109,6 +111,20 @@ def test_a_caller_without_a_credential_learns_nothing_of_the_database(exposed: C
     general = "the database is unavailable at the moment; try again later"
     assert answer == (grpc.StatusCode.UNAVAILABLE, general)
     assert any("database.unavailable" in line and general not in line for line in exposed.log().splitlines())
+
+
+def test_a_collector_without_a_database_is_told_from_none(exposed: Collector) -> None:
+    """While the database is away commands say that the collector has failed, and why, not that none answers."""
+    address = Address("127.0.0.1", exposed.port)
+    token = exposed.call.invite("us-1")
+    _shut(exposed.database_url)
+    failed = f"the collector at {address} failed: the database is un"
+    with pytest.raises(EnrolmentError, match=failed):
+        enrolment.join(address, token, version="test")
+    operator = OperatorClient(collector=str(address), identity=exposed.data_dir / "operator.json")
+    with pytest.raises(CollectorUnreachable, match=failed) as caught:
+        operator.send("ListAudit")
+    assert "--database-url" in caught.value.hint
 
 
 def _shut(database_url: str) -> None:

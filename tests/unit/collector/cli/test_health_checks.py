@@ -32,11 +32,13 @@ WELL = DatabaseFacts(
 GIB = 1 << 30
 WHOLE = Chain(head=Head(id=3, hash=b"3"), broken_id=None, has_known=True, is_owned=True)
 WORKER = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "jit": "off", "work_mem": "65536"}
+LOST_WORKERS = {"workers": {"db-3:5432": None, "db-1:5432": None, "db-2:5432": WORKER}}
+RECOVERY = "citus.recover_2pc_interval"
 
 
 def workers(**changes: str) -> dict[str, Any]:
     """Facts about a cluster of two workers, one of which has other settings."""
-    return {"lost_workers": (), "worker_settings": {"db-2:5432": WORKER, "db-3:5432": {**WORKER, **changes}}}
+    return {"workers": {"db-2:5432": WORKER, "db-3:5432": {**WORKER, **changes}}}
 
 
 def test_a_database_that_is_well() -> None:
@@ -71,15 +73,19 @@ def test_a_database_that_is_well() -> None:
         ({"audit": replace(WHOLE, broken_id=2)}, "audit", "fail", "entry 2 does not follow the one before it"),
         ({"audit": replace(WHOLE, has_known=False)}, "audit", "fail", "the newest entry of the last check is gone"),
         ({"failing_jobs": {"rollup": NOW_AT - 3 * HOUR_US}}, "jobs", "fail", "failing: rollup since 3 h"),
-        ({"lost_workers": ()}, "workers", "ok", "every node of the Citus cluster answers"),
-        ({"lost_workers": ("db-2:5432", "db-3:5432")}, "workers", "fail", "lost: db-2:5432, db-3:5432"),
-        (workers(), "settings", "ok", "durability, jit and work_mem are right"),
+        (workers(), "workers", "ok", "all 2 of the Citus cluster answer"),
+        (LOST_WORKERS, "workers", "fail", "lost, or hanging: db-1:5432, db-3:5432"),
+        (LOST_WORKERS, "settings", "ok", "durability, jit and work_mem are right; answered: db-2:5432"),
+        (workers(), "settings", "ok", "durability, jit and work_mem are right; answered: db-2:5432, db-3:5432"),
+        ({"settings": {**WELL.settings, RECOVERY: "1min"}}, "latency", "warn", f"{RECOVERY} is 1min"),
+        ({"settings": {**WELL.settings, RECOVERY: "-1"}}, "latency", "warn", f"{RECOVERY} is -1"),
+        ({"settings": {**WELL.settings, RECOVERY: "5s"}}, "latency", "ok", ""),
         (workers(synchronous_commit="remote_apply"), "settings", "ok", "durability"),
         (workers(fsync="off", jit="on"), "settings", "fail", "fsync off at db-3:5432"),
         (workers(full_page_writes="off"), "settings", "fail", "full_page_writes off at db-3:5432"),
         (workers(synchronous_commit="off"), "settings", "fail", "synchronous_commit off at db-3:5432"),
         (workers(jit="on"), "settings", "warn", "jit on at db-3:5432"),
-        ({"lost_workers": (), "local_tables": ("incident",)}, "tables", "warn", "not distributed: incident"),
+        ({"local_tables": ("incident",)}, "tables", "warn", "not distributed: incident"),
         (workers(work_mem="65535"), "settings", "warn", "work_mem 65535 kB at db-3:5432"),
         ({"plan_key": None}, "plan", "ok", "4 in force"),
         ({"plan_key": ""}, "plan", "ok", "4 in force, not signed"),

@@ -5,14 +5,17 @@ write down their arguments where Citus keeps its own account, `pg_dist_partition
 test of a real cluster runs instead.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from fixtures import later_version
 from fixtures.collector import StartCollector
@@ -22,7 +25,9 @@ from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import citus, schema
 from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.model import SECOND_US
 from testdata import citus_cluster
+from testdata.database_servers import DatabaseRelay
 
 STAND_INS = """
 CREATE TABLE pg_dist_partition (logicalrelid regclass, spread_by text, beside text);
@@ -176,7 +181,8 @@ def test_a_real_cluster(database_url: str) -> None:
     assert {*DISTRIBUTED, *REFERENCE} <= placed
     assert schema.migrate(database_url, distribute=True).distributed == []
     facts = diagnostics.facts(database_url)
-    assert (facts.lost_workers, facts.local_tables) == ((), ())
+    assert facts.local_tables == ()
+    assert None not in facts.workers.values()
 
 
 PLACED = "SELECT citus_table_type FROM citus_tables WHERE table_name = %s::regclass"
@@ -201,9 +207,10 @@ def test_the_settings_of_workers_are_read(database_url: str) -> None:
         database = sql.Identifier(connection.info.dbname)
         for setting in SETTINGS:
             connection.execute(sql.SQL("ALTER ROLE CURRENT_USER IN DATABASE {} SET ").format(database) + setting)
-    found = diagnostics.facts(database_url).worker_settings
+    found = diagnostics.facts(database_url).workers
     assert set(found) == workers
     for settings in found.values():
+        assert settings is not None
         assert {name: settings[name] for name in EXPECTED} == EXPECTED
 
 
@@ -223,3 +230,66 @@ async def test_a_push_uses_one_connection_to_each_worker(database_url: str) -> N
     await database.close()
     assert [count for _, count in connections] == [1] * len(connections)
     assert connections
+
+
+PLACE = "UPDATE pg_dist_node SET nodename = %s, nodeport = %s WHERE groupid = 1"
+FIRST_WORKER = "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid = 1"
+
+
+@pytest.fixture
+async def relay(database_url: str) -> AsyncIterator[DatabaseRelay]:
+    """A relay between the coordinator and its first worker."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        host, port = connection.execute(FIRST_WORKER).fetchone() or ("", 0)
+        relay = DatabaseRelay(make_conninfo(database_url, host=host, port=port))
+        await relay.start()
+        connection.execute(PLACE, ["127.0.0.1", relay.port])
+        yield relay
+        await relay.stop()
+        connection.execute(PLACE, [host, port])
+
+
+async def count(database: Database) -> None:
+    """Read from every worker."""
+    async with database.connection() as connection:
+        await connection.execute("SELECT count(*) FROM sample")
+
+
+@needs_cluster
+@pytest.mark.parametrize("statement_timeout_us", [20 * SECOND_US, None], ids=["reads", "writes"])
+async def test_a_worker_that_hangs_is_named(
+    database_url: str, relay: DatabaseRelay, statement_timeout_us: int | None
+) -> None:
+    """A worker that hangs is named before the time of a query is over; so it is in a new session of a job or push."""
+    database = Database(database_url, statement_timeout_us=statement_timeout_us)
+    await database.open()
+    if statement_timeout_us is not None:
+        await count(database)
+    relay.swallowing = True
+    with pytest.raises(DatabaseUnavailable, match=rf"127\.0\.0\.1:{relay.port}") as caught:
+        await count(database)
+    assert caught.value.condition == "worker_lost"
+    await database.close()
+
+
+@needs_cluster
+async def test_doctor_names_a_worker_that_hangs(database_url: str, relay: DatabaseRelay) -> None:
+    """The doctor does not wait for a worker that hangs, and has the settings of the others."""
+    relay.swallowing = True
+    found = (await asyncio.to_thread(diagnostics.facts, database_url)).workers
+    assert [node for node, settings in found.items() if settings is None] == [f"127.0.0.1:{relay.port}"]
+    assert len(found) > 1
+
+
+@needs_cluster
+async def test_a_lost_worker_is_named(database_url: str, relay: DatabaseRelay) -> None:
+    """A query that meets a worker that refuses connections names it, and asks nobody whether a server is running."""
+    database = Database(database_url)
+    await database.open()
+    port = relay.port
+    await relay.stop()
+    with pytest.raises(DatabaseUnavailable, match=rf"127\.0\.0\.1:{port}") as caught:
+        await count(database)
+    assert caught.value.condition == "worker_lost"
+    assert "?" not in f"{caught.value}{caught.value.hint}"
+    await database.close()

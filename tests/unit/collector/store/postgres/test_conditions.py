@@ -42,6 +42,12 @@ SEVERAL = (
         (errors.LockNotAvailable("canceling statement due to lock timeout"), Condition.OTHER),
         (errors.InternalError_("failure on connection marked as essential: w:5432"), Condition.WORKER_LOST),
         (errors.InternalError_("terminating connection due to unexpected postmaster exit"), Condition.WORKER_LOST),
+        (errors.InternalError_("postmaster was shut down, exiting"), Condition.UNREACHABLE),
+        (psycopg.InternalError("received 2 results from command 'COMMIT'"), Condition.UNREACHABLE),
+        (
+            errors.ConnectionFailure("could not establish any connections to the node w:5432 after 5000 ms"),
+            Condition.WORKER_LOST,
+        ),
         (errors.InternalError_("cache lookup failed"), None),
         (errors.UniqueViolation("duplicate key"), None),
         (ValueError("too many connections"), None),
