@@ -357,8 +357,9 @@ class NewBatches:
             (last,) = await fetch_values(connection, "last_transaction_of_next", **asked)
             until = until if last is None else last + 1
         listed, newest = await self._list(connection, mark, found, until=until)
-        if any(not batches <= listed.get(vantage, set()) for vantage, batches in mark.batches.items()):
-            raise DatabaseSetBack(f"the database no longer has the batches of its transaction {mark.newest}")
+        for known in self._marks:
+            if any(not batches <= listed.get(vantage, set()) for vantage, batches in known.batches.items()):
+                raise DatabaseSetBack(f"the database no longer has the batches of its transaction {known.newest}")
         # Only new ones are decoded, because on a cluster most were returned before.
         new = [
             self._decoded(*vantage, batch)

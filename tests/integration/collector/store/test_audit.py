@@ -115,7 +115,7 @@ async def chain(database_url: str, known: store.Head = store.NO_ENTRY) -> store.
     [
         ("SELECT 1", (None, True)),
         ("UPDATE audit SET principal = 'bo' WHERE id = 2", (2, True)),
-        ("UPDATE audit SET at = at + interval '1 us' WHERE id = 2", (2, True)),
+        ("UPDATE audit SET at = 'epoch' WHERE id = 2", (2, True)),
         ("UPDATE audit SET action = 'plan', target = '.applyé4' WHERE id = 4", (4, True)),
         ("DELETE FROM audit WHERE id = 1", (2, True)),
         ("DELETE FROM audit WHERE id = 3", (4, True)),
