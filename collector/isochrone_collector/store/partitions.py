@@ -128,6 +128,7 @@ async def _with_lock_timeout(
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             async with database.transaction() as connection:
+                await execute(connection, "set_on_workers_too")
                 await execute(connection, lock_timeout)
                 await work(connection)
         except DatabaseUnavailable:

@@ -11,6 +11,12 @@ WHERE pg_inherits.inhparent = 'sample'::regclass
 -- name: take_lock
 SELECT pg_advisory_xact_lock(%(key)s)
 
+-- On a Citus cluster, `SET LOCAL` also holds on the workers, where most locks are.
+-- name: set_on_workers_too
+SELECT set_config('citus.propagate_set_commands', 'local', true)
+FROM pg_extension
+WHERE extname = 'citus'
+
 -- Maintenance gives up instead of making ingest wait behind it.
 -- name: set_short_lock_timeout
 SET LOCAL lock_timeout = '2s'

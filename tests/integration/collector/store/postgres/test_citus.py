@@ -19,13 +19,14 @@ from psycopg.conninfo import make_conninfo
 
 from fixtures import later_version
 from fixtures.collector import StartCollector
+from fixtures.inprocess_collector import DAY_AT
 from fixtures.postgres import rows
 from isochrone_collector.errors import DatabaseUnavailable, SchemaError, StartError
-from isochrone_collector.store import diagnostics
+from isochrone_collector.store import diagnostics, partitions
 from isochrone_collector.store.postgres import citus, schema
 from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.model import DAY_US, SECOND_US
 from testdata import citus_cluster
 from testdata.database_servers import DatabaseRelay
 
@@ -292,4 +293,31 @@ async def test_a_lost_worker_is_named(database_url: str, relay: DatabaseRelay) -
         await count(database)
     assert caught.value.condition == "worker_lost"
     assert "?" not in f"{caught.value}{caught.value.hint}"
+    await database.close()
+
+
+OLDEST_SHARD = """
+SELECT table_name::text || '_' || shardid AS shard, nodename, nodeport
+FROM citus_shards
+WHERE table_name::text LIKE 'sample\\_2%%'
+ORDER BY table_name::text, shardid
+LIMIT 1
+"""
+
+
+@needs_cluster
+async def test_retention_gives_way_to_a_reader_on_a_worker(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that is read on a worker alone stays, no statement waits for that, and it goes afterwards."""
+    monkeypatch.setattr(partitions, "_ATTEMPTS", 1)
+    database = Database(database_url)
+    await database.open()
+    window = await partitions.ensure(database, now_at=DAY_AT, keep_us=2 * DAY_US)
+    before_at = window.from_at + DAY_US
+    with psycopg.connect(database_url) as connection:
+        shard, host, port = connection.execute(OLDEST_SHARD).fetchone() or ("", "", 0)
+    with psycopg.connect(make_conninfo(database_url, host=host, port=port)) as reader:
+        reader.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(shard)))
+        with pytest.raises(DatabaseUnavailable, match="lock timeout"):
+            await partitions.retire(database, before_at=before_at)
+    assert await partitions.retire(database, before_at=before_at) == [window.from_at]
     await database.close()

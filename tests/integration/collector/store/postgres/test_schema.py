@@ -98,7 +98,7 @@ def test_ended_sessions_are_no_pooler(empty_database_url: str, monkeypatch: pyte
     backend = schema._backend  # the only place between the two connections
 
     def end_session(connection: psycopg.Connection[Any]) -> tuple[bytes | None, bytes | None]:
-        rows(empty_database_url, "SELECT pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+        rows(empty_database_url, "SELECT pg_terminate_backend(%s::int, 5000)", [connection.info.backend_pid])
         return backend(connection)
 
     monkeypatch.setattr(schema, "_backend", end_session)
