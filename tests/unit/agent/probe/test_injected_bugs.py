@@ -105,7 +105,10 @@ def stamp_law() -> None:
 
 CASES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] = {
     "role delta counted": (count_the_role, lambda: laws("wire/test_dialects").test_the_role_is_not_a_token()),
-    "chunk = token": (count_chunks, lambda: laws("agent/probe/test_measurement").test_a_chunk_is_not_a_token()),
+    "chunk = token": (
+        count_chunks,
+        lambda: laws("agent/probe/test_measurement").test_a_bundled_first_chunk_is_taken_out_by_its_share(),
+    ),
     "usage ignored": (ignore_usage, dialect_law("openai")),
     "wall clock": (trust_the_wall_clock, stamp_law),
     "first chunk kept": (
