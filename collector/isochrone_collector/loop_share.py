@@ -1,7 +1,8 @@
 """A bounded share of the event loop for connections without a credential, and TLS that stays within it.
 
 A flood of connections, handshakes or frames then delays a call by a slice in each of the turns of the event loop that
-the call needs, however much there is to do.
+the call needs, however much there is to do. What callers cost that turn out to have a credential is given back, so that
+a fleet that reconnects has all of the time.
 """
 
 import asyncio
@@ -32,13 +33,20 @@ class LoopShare:
         self._loop = asyncio.get_running_loop()
         self._waiting: tuple[deque[Callable[[], None]], deque[Callable[[], None]]] = (deque(), deque())
         self._is_turn_of_new = False
-        self._is_planned = False
+        self._planned: asyncio.Handle | None = None
         self._gained_s, self._seen = _SLICE_S, time.perf_counter()
 
     def add(self, work: Callable[[], None], *, is_new: bool = False) -> None:
         """Run this in its turn; `is_new` until TLS is established."""
         self._waiting[is_new].append(work)
-        if not self._is_planned:
+        if self._planned is None:
+            self._plan()
+
+    def give_back(self, seconds: float) -> None:
+        """Count work no longer that was done for a caller with a credential."""
+        self._gained_s += seconds
+        if self._planned is not None:
+            self._planned.cancel()
             self._plan()
 
     def spend(self, seconds: float) -> None:
@@ -46,12 +54,9 @@ class LoopShare:
         self._gained_s -= seconds
 
     def _plan(self) -> None:
-        self._is_planned = True
         self._gain()
-        if self._gained_s > 0:
-            self._loop.call_soon(self._run)
-        else:
-            self._loop.call_later((_SLICE_S - self._gained_s) / _SHARE, self._run)
+        wait_s = 0.0 if self._gained_s > 0 else (_SLICE_S - self._gained_s) / _SHARE
+        self._planned = self._loop.call_later(wait_s, self._run) if wait_s else self._loop.call_soon(self._run)
 
     def _gain(self) -> None:
         now = time.perf_counter()
@@ -59,7 +64,7 @@ class LoopShare:
         self._seen = now
 
     def _run(self) -> None:
-        self._is_planned = False
+        self._planned = None
         self._gain()
         while any(self._waiting) and self._gained_s > 0:
             begun = time.perf_counter()
@@ -67,7 +72,7 @@ class LoopShare:
             queue = self._waiting[self._is_turn_of_new] or self._waiting[not self._is_turn_of_new]
             queue.popleft()()
             self._gained_s -= time.perf_counter() - begun
-        if any(self._waiting) and not self._is_planned:
+        if any(self._waiting) and self._planned is None:
             self._plan()
 
 

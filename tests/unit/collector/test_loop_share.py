@@ -97,3 +97,38 @@ async def test_after_a_pause_work_is_done_at_once(monkeypatch: pytest.MonkeyPatc
         await run_all(share, [lambda: processor.work(SLICE_S / 2)])
         assert processor.now == before + SLICE_S / 2
         processor.work(4 * SLICE_S)
+
+
+async def test_callers_with_a_credential_have_all_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given back is not waited for, and not saved for a flood."""
+    processor = Processor(monkeypatch)
+    share = LoopShare()
+
+    def admitted() -> None:
+        processor.work(0.002)
+        share.give_back(0.002)
+
+    await run_all(share, [admitted] * 100)
+    assert processor.now == pytest.approx(100 * 0.002)
+    share.give_back(1.0)
+    before = processor.now
+    await run_all(share, [lambda: processor.work(0.001)] * 100)
+    assert processor.now - before == pytest.approx(100 * 0.001 / SHARE, rel=0.1)
+
+
+async def test_what_is_given_back_ends_the_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that waits for a timer runs without it."""
+    loop, share = asyncio.get_running_loop(), LoopShare()
+    timers = list[asyncio.Handle]()
+
+    def call_later(_delay: float, call: Callable[[], None]) -> asyncio.Handle:
+        timers.append(asyncio.Handle(call, (), loop))
+        return timers[-1]
+
+    share.spend(3600)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call_later", call_later)
+        share.add(lambda: None)
+    share.give_back(3600)
+    await run_all(share, [])
+    assert [timer.cancelled() for timer in timers] == [True]
