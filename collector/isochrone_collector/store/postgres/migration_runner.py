@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -18,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres import citus
+from isochrone_collector.store.postgres.connection import condition_of, unavailable
 from isochrone_collector.store.postgres.pool import connect
 
 _SCRIPTS = "isochrone_migrations"
@@ -27,7 +29,8 @@ _PAUSE_S = 1.0
 
 def upgrade(conninfo: str, *, revision: str, distribute: bool = False) -> tuple[str | None, str | None, list[str]]:
     """Upgrade to `revision`, and distribute the tables over the Citus cluster, if that is wanted or was done before;
-    return the revisions before and after, and the tables distributed. Raises `DatabaseUnreachable` and `SchemaError`.
+    return the revisions before and after, and the tables distributed. Raises `DatabaseUnreachable`,
+    `DatabaseUnavailable` and `SchemaError`.
 
     Several processes may run this at once: all but one wait, and then have nothing to do.
     """
@@ -92,4 +95,6 @@ def _alembic(conninfo: str) -> Iterator[tuple[Config, Connection]]:
             hint="run a newer collector: one has migrated this database",
         ) from error
     except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error) and (condition := condition_of(error.orig)):
+            raise unavailable(error.orig, condition) from error
         raise SchemaError(f"the migration failed and was rolled back: {error.orig}") from error

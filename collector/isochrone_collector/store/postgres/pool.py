@@ -152,7 +152,8 @@ class Database:
             await self._pool.close()
             cause: psycopg.Error = self._failures[-1] if self._failures else error
             message = f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s: {cause}"
-            raise DatabaseUnreachable(message, is_passing=is_passing(cause)) from error
+            # Without a failure the server accepts connections, and answers nothing.
+            raise DatabaseUnreachable(message, is_passing=not self._failures or is_passing(cause)) from error
 
     def patient(self) -> Self:
         """Return the same pool for maintenance, whose statements may take up to ten minutes."""

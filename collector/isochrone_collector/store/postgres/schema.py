@@ -15,7 +15,7 @@ import psycopg
 
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres import citus
-from isochrone_collector.store.postgres.connection import condition_of, unavailable
+from isochrone_collector.store.postgres.connection import NoAnswer, condition_of, unavailable
 from isochrone_collector.store.postgres.pool import connect, query
 
 _VERSIONS = "isochrone_migrations.versions"
@@ -68,13 +68,21 @@ def revisions(conninfo: str) -> tuple[str | None, str]:
 
 
 def _check_server(connection: psycopg.Connection[Any], conninfo: str) -> None:
-    """Check the encoding, and that each connection has a session of its own. Raises `SchemaError`."""
+    """Check the encoding, and that each connection has a session of its own. Raises `SchemaError`, `psycopg.Error`."""
     encoding = connection.info.parameter_status("server_encoding")
     if encoding not in (None, "UTF8"):
         hint = "create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         raise SchemaError(f"the database has the encoding {encoding}, and the collector needs UTF8", hint=hint)
     with closing(connect(conninfo)) as other:
-        backends = [_backend(one) for _ in range(_CHECKS) for one in (connection, other)]
+        try:
+            backends = [_backend(one) for _ in range(_CHECKS) for one in (connection, other)]
+        except NoAnswer as error:
+            if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+                raise
+            # No pooler is at fault if the first session does not answer any more, either.
+            _backend(connection)
+            hint = "a collector needs up to 20; if a pooler is in between, raise its pool_size"
+            raise SchemaError(f"the database gave no second session within {_ANSWER_SECONDS} s", hint=hint) from error
     # A pooler of transactions gives one server process to both, or several to one.
     if len(set(backends[::2])) > 1 or set(backends[::2]) & set(backends[1::2]):
         hint = "use its direct or its session address in --database-url; with PgBouncer, pool_mode = session"
@@ -82,11 +90,10 @@ def _check_server(connection: psycopg.Connection[Any], conninfo: str) -> None:
 
 
 def _backend(connection: psycopg.Connection[Any]) -> tuple[bytes | None, bytes | None]:
-    """Return the server process that answers a single statement, and the start of its server. Raises `SchemaError`."""
+    """Return the server process that answers a single statement, and the start of its server. Raises `NoAnswer`."""
     connection.pgconn.send_query(b"SELECT pg_backend_pid(), pg_postmaster_start_time()")
     if not select.select([connection.pgconn.socket], [], [], _ANSWER_SECONDS)[0]:
-        sentence = f"the database gave no second session within {_ANSWER_SECONDS} s"
-        raise SchemaError(sentence, hint="a collector needs up to 20; if a pooler is in between, raise its pool_size")
+        raise NoAnswer(f"no answer within {_ANSWER_SECONDS} s")
     [result, *_] = list(iter(connection.pgconn.get_result, None))  # to the end, else the connection stays busy
     if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
         raise psycopg.errors.error_from_result(result)

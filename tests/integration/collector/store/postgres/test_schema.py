@@ -13,11 +13,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from alembic.config import Config
 from psycopg import sql
 
 from fixtures.postgres import address_of, rows
-from isochrone_collector.errors import DatabaseUnavailable, SchemaError
-from isochrone_collector.store.postgres import schema
+from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, SchemaError
+from isochrone_collector.store.postgres import migration_runner, schema
+from isochrone_collector.store.postgres.pool import Database
 from testdata.database_servers import DatabaseRelay
 from testdata.ports import free_port
 from testdata.waiting import BUSY
@@ -105,6 +107,58 @@ def test_ended_sessions_are_no_pooler(empty_database_url: str, monkeypatch: pyte
     monkeypatch.setattr(schema, "_CHECKS", 1)
     with pytest.raises(DatabaseUnavailable):
         schema.revisions(empty_database_url)
+
+
+@asynccontextmanager
+async def black_hole(url: str, of: object, name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """Yield the address of a server that answers nothing any more from the first call of this function on."""
+    relay, function = DatabaseRelay(url), getattr(of, name)
+    await relay.start()
+
+    def swallowing(*arguments: Any) -> Any:
+        relay.swallowing = True
+        return function(*arguments)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(of, name, swallowing)
+            yield relay.url
+    finally:
+        await relay.stop()
+
+
+async def test_a_server_that_freezes_during_the_check_is_waited_for(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing about it is wrong but its silence: the collector tries again, and blames no pooler."""
+    monkeypatch.setattr(schema, "_ANSWER_SECONDS", 1)
+    async with black_hole(empty_database_url, schema, "_backend", monkeypatch) as url:
+        with pytest.raises(DatabaseUnavailable, match="no answer within 1 s"):
+            await asyncio.to_thread(schema.revisions, url)
+
+
+async def test_a_server_that_freezes_while_the_pool_opens_is_waited_for(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts connections, and answers no statement: no connection fails, and none is ready."""
+    monkeypatch.setattr("isochrone_collector.store.postgres.pool._WAIT_FOR_CONNECTION_S", 1.0)
+    async with black_hole(empty_database_url, Database, "_configure", monkeypatch) as url:
+        with pytest.raises(DatabaseUnreachable) as lost:
+            await Database(url).open()
+    assert lost.value.is_passing
+
+
+def test_a_session_that_ends_during_a_migration_is_transient(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failover in the middle of it: the collector tries again, instead of ending with an error of the schema."""
+
+    def end_session(config: Config, _revision: str) -> None:
+        config.attributes["connection"].exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    monkeypatch.setattr(migration_runner.command, "upgrade", end_session)
+    with pytest.raises(DatabaseUnavailable, match="the database is unreachable"):
+        schema.migrate(empty_database_url)
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
