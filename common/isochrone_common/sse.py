@@ -84,9 +84,6 @@ class SseDecoder:
         self._line, self._line_size = [], 0
         events = [event for line in (first, *lines) if (event := self._take(line))]
         self._hold(last)
-        # A blank line that follows only now changes nothing.
-        if not last and (event := self._complete()):
-            events.append(event)
         return events
 
     def _with_plain_line_ends(self, data: bytes) -> bytes:
@@ -114,11 +111,12 @@ class SseDecoder:
             return self._dispatch()
         field, _, value = line.partition(b":")
         if field in (b"data", b"error", b"event"):
-            before, value = self._complete(), value.removeprefix(b" ")
+            value = value.removeprefix(b" ")
+            self._name = {b"event": value, b"error": field}.get(field, self._name)
             if field != b"event":
                 self._add(value)
-            self._name = {b"event": value, b"error": field}.get(field, self._name)
-            return before
+                return self._complete()
+            return None
         return None if field in _IGNORED else self._take_unframed(line)
 
     def _add(self, value: bytes) -> None:
