@@ -9,9 +9,10 @@ database: leader election, and notifications (LISTEN/NOTIFY).
 3. A notification may be lost with a connection. So the work that it wakes also reads the database now and then, and a
    new connection counts as a notification on every channel.
 
-Jobs run beside each other, and none runs beside itself. A job that fails is logged as `job.failed` and runs again. It
-keeps failing if it has failed three times in a row and for five minutes. It works again after a run without an error,
-or while a run lasts longer than five minutes, because some jobs run without end.
+Jobs run beside each other, and none runs beside itself. A job that fails is logged as `job.failed` and runs again,
+after a second at the earliest, even if notifications wake it. It keeps failing if it has failed three times in a row
+and for five minutes. It works again after a run without an error, or while a run lasts longer than five minutes,
+because some jobs run without end.
 """
 
 import asyncio
@@ -231,6 +232,7 @@ class Jobs:
                 hint = error.hint if isinstance(error, CollectorError) else ""
                 health.fail(self._clock(), str(error) or type(error).__name__)
                 _log.warning("job.failed", job=job.name, reason=str(error), hint=hint)
+                await asyncio.sleep(min(_RETRY_S, job.every_us / SECOND_US))
             with suppress(TimeoutError):
                 async with asyncio.timeout(job.pause_us(self._clock() - began_at) / SECOND_US):
                     await job.woken.wait()

@@ -9,6 +9,7 @@ import pytest
 
 from fixtures.postgres import rows
 from isochrone_collector.clock import now_at
+from isochrone_collector.jobs import registry
 from isochrone_collector.jobs.registry import Job, JobHealth, Jobs
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import MINUTE_US, SECOND_US
@@ -150,6 +151,27 @@ async def test_a_woken_job_runs_at_once(database: Database, *, leader_only: bool
     await _until(lambda: len(runs) >= 3)
     await asyncio.sleep(0.1)
     assert not leader_only or runs == [0, 1, 2]
+    await _end(task)
+
+
+async def test_notifications_do_not_hurry_a_failed_job(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While pushes wake a job that fails, it runs and logs after a pause (a second), not with each of them."""
+    monkeypatch.setattr(registry, "_RETRY_S", 3600)
+    runs: list[int] = []
+    woken = asyncio.Event()
+
+    async def fails() -> None:
+        runs.append(len(runs))
+        raise ValueError
+
+    jobs = Jobs(database=database, clock=now_at)
+    jobs.add(Job(name="fails", every_us=3600 * 1_000_000, work=fails, woken=woken))
+    task = asyncio.create_task(jobs.run())
+    await _until(lambda: bool(runs))
+    for _ in range(10):
+        woken.set()
+        await asyncio.sleep(0.02)
+    assert runs == [0]
     await _end(task)
 
 
