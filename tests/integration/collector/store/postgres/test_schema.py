@@ -18,7 +18,7 @@ from psycopg import sql
 
 from fixtures.postgres import address_of, rows
 from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, SchemaError
-from isochrone_collector.store.postgres import migration_runner, schema
+from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.pool import Database
 from testdata.database_servers import DatabaseRelay
 from testdata.ports import free_port
@@ -156,7 +156,7 @@ def test_a_session_that_ends_during_a_migration_is_transient(
     def end_session(config: Config, _revision: str) -> None:
         config.attributes["connection"].exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    monkeypatch.setattr(migration_runner.command, "upgrade", end_session)
+    monkeypatch.setattr("alembic.command.upgrade", end_session)
     with pytest.raises(DatabaseUnavailable, match="the database is unreachable"):
         schema.migrate(empty_database_url)
 
