@@ -18,6 +18,8 @@ HANDSHAKE_S = 5.0
 # takes a millisecond, and cannot be divided.
 _SLICE_S = 0.001
 _SHARE = 0.25
+# What many callers with a credential have cost, who arrive at the same time. It is no more, so as not to serve a flood.
+_MOST_GIVEN_BACK_S = 0.1
 # One record of TLS, and what is read at once with a credential.
 _RECORD_BYTES, _READ_BYTES = 16 << 10, 256 << 10
 # What was read is decrypted before anything else is read, so all connections share this.
@@ -34,7 +36,7 @@ class LoopShare:
         self._waiting: tuple[deque[Callable[[], None]], deque[Callable[[], None]]] = (deque(), deque())
         self._is_turn_of_new = False
         self._planned: asyncio.Handle | None = None
-        self._gained_s, self._seen = _SLICE_S, time.perf_counter()
+        self._gained_s, self._given_back_s, self._seen = _SLICE_S, 0.0, time.perf_counter()
 
     def add(self, work: Callable[[], None], *, is_new: bool = False) -> None:
         """Run this in its turn; `is_new` until TLS is established."""
@@ -44,7 +46,7 @@ class LoopShare:
 
     def give_back(self, seconds: float) -> None:
         """Count work no longer that was done for a caller with a credential."""
-        self._gained_s += seconds
+        self._given_back_s = min(self._given_back_s + seconds, _MOST_GIVEN_BACK_S)
         if self._planned is not None:
             self._planned.cancel()
             self._plan()
@@ -62,6 +64,9 @@ class LoopShare:
         now = time.perf_counter()
         self._gained_s = min(_SLICE_S, self._gained_s + (now - self._seen) * _SHARE)
         self._seen = now
+        lent_s = min(self._given_back_s, _SLICE_S - self._gained_s)
+        self._gained_s += lent_s
+        self._given_back_s -= lent_s
 
     def _run(self) -> None:
         self._planned = None

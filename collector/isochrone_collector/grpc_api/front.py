@@ -38,8 +38,8 @@ _MAPPED = "::ffff:"
 _CLOSED_WITHIN_S = 1.0
 # What gRPC and its handlers take for a call that is refused, or for a connection.
 _CALL_S = 0.0004
-# What a connection with a credential has cost until its first call: it was accepted, and had a handshake.
-_ADMITTED_S = 0.0017
+# What a connection with a credential has cost at most until its first call: it was accepted, and had a handshake.
+_ADMITTED_S = 0.003
 _PARENT, _PREFIX = "/tmp", "isochrone-grpc-"  # noqa: S108  # a private folder is made there
 
 
