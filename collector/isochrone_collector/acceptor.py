@@ -68,7 +68,9 @@ def bound(listen: Address, *, send_buffer_bytes: int = 0) -> list[socket.socket]
 
 def _listening(family: int, place: str | tuple[Any, ...], send_buffer_bytes: int) -> socket.socket:
     with ExitStack() as stack:
-        listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        # asyncio turns Nagle's algorithm off for sockets of this protocol only; accepted ones inherit it.
+        protocol = 0 if family == socket.AF_UNIX else socket.IPPROTO_TCP
+        listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, protocol))
         if family == socket.AF_INET6:
             # "::" stands for both families.
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from isochrone_agent.probe.socket_observer import read_tcp_info
 from isochrone_collector import acceptor, loop_share
-from isochrone_collector.acceptor import Acceptor
+from isochrone_collector.acceptor import Acceptor, bound
 from isochrone_collector.http_api import listener
 from isochrone_collector.http_api.listener import listening
 from isochrone_collector.loop_share import LoopShare
@@ -182,3 +182,19 @@ async def test_a_stop_ends_connections_that_are_not_established() -> None:
     async with asyncio.timeout(TIMEOUT_S):
         assert await reader.read() == b""
     writer.close()
+
+
+async def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """Without Nagle's algorithm small writes leave at once: asyncio turns it off on sockets of TCP that say so."""
+    [listening_at] = bound(Address(host="127.0.0.1", port=0))
+    delays: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            delays.set_result(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    with listening_at, socket.create_connection(listening_at.getsockname()):
+        accepted, _ = await asyncio.get_running_loop().sock_accept(listening_at)
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(Server, accepted)
+        assert await delays == 1
+        transport.close()
