@@ -8,7 +8,6 @@ import errno
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
 from isochrone_collector.errors import StartError
 from isochrone_common.address import MAX_SOCKET_PATH_BYTES, UNIX, Address
@@ -22,16 +21,16 @@ _OTHER_HINT = "choose another --listen"
 
 def check_listen(listen: Address) -> None:
     """Raises `StartError` if the address cannot be listened on now. Port 0 is always free."""
+    from isochrone_collector.acceptor import bound  # noqa: PLC0415  # `serve --help` needs neither asyncio nor TLS
+
     try:
-        places = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
+        for listener in bound(listen):
+            listener.close()
+    except socket.gaierror as error:
         raise StartError(f"cannot listen on {listen}: {error.strerror}", hint=_OTHER_HINT) from error
-    problems = [problem for problem in map(_problem, places) if problem]
-    # A name may have an address that this machine does not have, as long as it has another one.
-    serious = [problem for problem in problems if problem in _HINTS] or problems[len(places) - 1 :]
-    if serious:
-        reason, hint = os.strerror(serious[0]).lower(), _HINTS.get(serious[0], _OTHER_HINT)
-        raise StartError(f"cannot listen on {listen}: {reason}", hint=hint)
+    except OSError as error:
+        reason, hint = os.strerror(error.errno or 0).lower(), _HINTS.get(error.errno or 0, _OTHER_HINT)
+        raise StartError(f"cannot listen on {listen}: {reason}", hint=hint) from error
 
 
 def check_unix_socket(address: Address) -> None:
@@ -53,16 +52,3 @@ def _problem_of_socket(path: Path) -> str:
         trial.settimeout(1.0)
         # Any other error may be that of a busy process.
         return "" if trial.connect_ex(str(path)) == errno.ECONNREFUSED else "another process listens on it"
-
-
-def _problem(place: tuple[Any, ...]) -> int | None:
-    """Return the error number of binding to a resolved address, or `None`."""
-    family, kind, protocol, _, address = place
-    try:
-        with socket.socket(family, kind, protocol) as trial:
-            # As gRPC does: a port whose last connections are still closing is free.
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(address)
-    except OSError as error:
-        return error.errno
-    return None
