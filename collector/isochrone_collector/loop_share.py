@@ -1,8 +1,8 @@
 """A bounded share of the event loop for connections without a credential, and TLS that stays within it.
 
 A flood of connections, handshakes or frames then delays a call by a slice in each of the turns of the event loop that
-the call needs, however much there is to do. What callers cost that turn out to have a credential is given back, so that
-a fleet that reconnects has all of the time.
+the call needs, however much there is to do. The cost of callers that turn out to have a credential is given back, so
+that a fleet that reconnects has all of the time.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ HANDSHAKE_S = 5.0
 # takes a millisecond, and cannot be divided.
 _SLICE_S = 0.001
 _SHARE = 0.25
-# What many callers with a credential have cost, who arrive at the same time. It is no more, so as not to serve a flood.
+# The limit of the time given back at once, for many callers with a credential; a larger one would serve a flood.
 _MOST_GIVEN_BACK_S = 0.1
-# One record of TLS, and what is read at once with a credential.
+# One record of TLS, and the limit of a read with a credential.
 _RECORD_BYTES, _READ_BYTES = 16 << 10, 256 << 10
-# What was read is decrypted before anything else is read, so all connections share this.
+# All connections share this buffer: bytes are decrypted before the next read.
 _READ = memoryview(bytearray(_READ_BYTES))
 
 
@@ -45,7 +45,7 @@ class LoopShare:
             self._plan()
 
     def give_back(self, seconds: float) -> None:
-        """Count work no longer that was done for a caller with a credential."""
+        """Give back the time of work that was done for a caller with a credential."""
         self._given_back_s = min(self._given_back_s + seconds, _MOST_GIVEN_BACK_S)
         if self._planned is not None:
             self._planned.cancel()

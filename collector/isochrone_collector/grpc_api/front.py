@@ -33,18 +33,18 @@ MAX_CONNECTIONS = 4_000
 
 _BUFFER_BYTES = 64 << 10
 _EVERY_IPV4 = "0.0.0.0"  # noqa: S104  # compared only
-# How an address of IPv4 begins on a socket of both families.
+# The prefix of an IPv4 address on a socket of both families.
 _MAPPED = "::ffff:"
 _CLOSED_WITHIN_S = 1.0
-# What gRPC and its handlers take for a call that is refused, or for a connection.
+# The time of gRPC and its handlers for a refused call, or for a connection.
 _CALL_S = 0.0004
-# What a connection with a credential has cost at most until its first call: it was accepted, and had a handshake.
+# The largest cost of a connection with a credential until its first call: accepting it, and its handshake.
 _ADMITTED_S = 0.003
 _PARENT, _PREFIX = "/tmp", "isochrone-grpc-"  # noqa: S108  # a private folder is made there
 
 
 def _remove_abandoned() -> None:
-    """Remove the folders that killed collectors of this user left behind: nobody listens there any more."""
+    """Remove the folders that killed collectors of this user left behind, on whose sockets no process listens."""
     for folder in Path(_PARENT).glob(f"{_PREFIX}*"):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
             if folder.lstat().st_uid != os.geteuid():
