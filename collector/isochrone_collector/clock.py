@@ -99,9 +99,11 @@ class ClockGuard:
 
     def now_at(self) -> int:
         """Return the estimate of the current instant, in microseconds since the Unix epoch."""
-        wall = self._wall()
-        if abs(wall - self._elapsed() - self._lead_us) > AGREE_US:
+        elapsed, wall = self._elapsed(), self._wall()
+        if abs(wall - elapsed - self._lead_us) > AGREE_US:
             self.update()
+            # The wall clock may have been set just after it was read.
+            wall = elapsed + self._lead_us
         return wall + self.verdict.correction_us
 
     def database_at(self) -> int:

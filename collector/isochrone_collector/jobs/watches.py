@@ -48,6 +48,7 @@ async def guard(database: Database) -> ClockGuard:
         offset_us = await _database_offset_us(connection)
     guard = ClockGuard(wall=now_at, elapsed=elapsed_us, newest_receipt_at=newest.push_at or 0)
     guard.hear_database(offset_us)
+    guard.update()
     return guard
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.clock import CONFIRM_US, HEARD_US, ClockGuard, Verdict, judge
+from isochrone_collector.clock import AGREE_US, CONFIRM_US, HEARD_US, ClockGuard, Verdict, judge
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 NOW_AT = 1_795_219_200_000_000
@@ -164,3 +164,11 @@ def test_collectors_share_the_clock_of_their_database(ahead_us: int, off_us: int
     guard.update()
     machine.true_at += SECOND_US
     assert guard.shared_at() == machine.true_at + off_us
+
+
+def test_a_clock_that_is_set_while_it_is_read_gives_the_true_instant() -> None:
+    """The correction fits the wall clock that was read, even if it was set between the reading and the judgement."""
+    machine = Machine()
+    ahead_us = iter([0, 0, 2 * AGREE_US, FAR_US])  # two readings by the guard itself
+    guard = ClockGuard(wall=lambda: machine.true_at + next(ahead_us), elapsed=machine.elapsed)
+    assert guard.now_at() == machine.true_at

@@ -16,6 +16,7 @@ from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from fixtures.postgres import rows
 from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
+from isochrone_collector.jobs import watches
 from isochrone_collector.jobs.watches import RouteWatch
 from isochrone_collector.routing import serialization
 from isochrone_collector.store import alerts, incidents, job_state
@@ -228,6 +229,15 @@ async def test_a_used_up_budget_and_a_wrong_clock_are_raised_once(local: InProce
         ("budget_exhausted", "sim from us-1"),
         ("clock_wrong", "clock of us-1"),
     ]
+
+
+async def test_a_collector_starts_with_the_clock_of_its_database(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions are made, and pushes judged, before the first check of the clock: from the start it is corrected."""
+    monkeypatch.setattr(watches, "now_at", lambda: now_at() + FAR_S * SECOND_US)
+    guard = await watches.guard(local.database)
+    assert abs(guard.shared_at() - now_at()) < MINUTE_US
 
 
 async def test_the_clocks_are_read_once_for_all_jobs(local: InProcessCollector) -> None:
