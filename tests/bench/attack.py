@@ -2,10 +2,11 @@
 
 One collector with its own PostgreSQL, TLS on both ports and a plan; four vantages push 20 samples ten times per second.
 Attackers (`bench.attackers`) come one after the other, from other addresses: 20 000 idle connections to both ports,
-requests that arrive byte by byte on both, gzip bombs, fields of 8 MiB, costly cookies, HPACK bombs, CONTINUATION
-without an end, calls that are reset at once, guesses of tokens and credentials, junk joins at up to 1 000 per second,
-and plans of 4 MiB or full of mistakes with a stolen operator's credential. An attack is repeated without a pause for
-20 s, in which 800 pushes are due; before it, 400 pushes are due in ten seconds.
+requests that arrive byte by byte on both, gzip bombs, fields of 8 MiB, costly cookies, HPACK bombs, calls without a
+message on 4 000 connections, CONTINUATION without an end, calls that are reset at once, guesses of tokens and
+credentials, junk joins at up to 1 000 per second, and plans of 4 MiB or full of mistakes with a stolen operator's
+credential. An attack is repeated without a pause for 20 s, in which 800 pushes are due; before it, 400 pushes are due
+in ten seconds.
 
 `collector_peak_mb` is the most memory that the collector and its child process had. `push_p99_ratio` is the p99 of the
 push reply during the worst attack by the p99 of all pushes without one, and no goal of --quick; the time of a push
@@ -72,6 +73,7 @@ FULL = Size(
         "8 MiB fields": (("large_fields", 10, 60),),
         "cookies": (("cookies", 20, 60),),
         "header bombs": (("header_bombs", 60, 20),),
+        "open calls": (("open_calls", 4_000, 40),),
         "CONTINUATION": (("continuations", 60, 20),),
         "rapid reset": (("resets", 60, 20),),
         "guesses": (("guesses", 0, 25),),
@@ -96,6 +98,7 @@ QUICK = Size(
             ("large_fields", 4, 60),
             ("cookies", 10, 60),
             ("header_bombs", 20, 20),
+            ("open_calls", 50, 40),
             ("continuations", 10, 20),
             ("resets", 10, 20),
             ("plans", 1, 60),

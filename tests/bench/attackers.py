@@ -31,6 +31,7 @@ from hpack import NeverIndexedHeaderTuple
 from hyperframe.frame import ContinuationFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
 from bench.processes import next_line, own_channel, reply
+from isochrone_collector.grpc_api.frame_limits import MAX_ARRIVING
 from isochrone_common.address import Address, parse_address
 from isochrone_common.credentials import Credential, JoinToken
 from isochrone_wire import codec
@@ -149,6 +150,12 @@ def header_bombs(spec: AttackSpec) -> Attack:
     return _http2(spec, [_on_stream(head, number) for number in range(STREAMS - 5)])
 
 
+def open_calls(spec: AttackSpec) -> Attack:
+    """Heads of as many calls as a connection may have whose message does not come."""
+    head = HeadersFrame(1, _head(HPack()), flags=["END_HEADERS"]).serialize()
+    return _http2(spec, [_on_stream(head, number) for number in range(MAX_ARRIVING)])
+
+
 def continuations(spec: AttackSpec) -> Attack:
     """Heads without an end: 8 MB of CONTINUATION with one field after the other."""
     fields = HPack().encode([NeverIndexedHeaderTuple("x", "y" * 100)], huffman=False) * 150
@@ -259,6 +266,7 @@ ATTACKS: dict[str, Callable[[AttackSpec], Attack]] = {
     "large_fields": large_fields,
     "cookies": cookies,
     "header_bombs": header_bombs,
+    "open_calls": open_calls,
     "continuations": continuations,
     "resets": resets,
     "guesses": guesses,

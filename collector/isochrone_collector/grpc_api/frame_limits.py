@@ -7,7 +7,8 @@ often a caller opens streams and resets them.
 1. The fields of a request, of the size that RFC 9113 (6.5.2) defines, are at most `MAX_FIELDS_BYTES`, in one frame:
    CONTINUATION exists for larger ones only. The fields are measured, not decoded: a string that is compressed counts
    as the longest text that it can be, and a reference (RFC 7541) as the field that was sent.
-2. Until the connection is `admitted`, which is when a call has a valid credential, frames are counted by their type.
+2. Until the connection is `admitted`, which is when a call has a valid credential, frames are counted by their type,
+   and at most `MAX_ARRIVING` requests may be incomplete at once: each takes a kilobyte and more until it has arrived.
 3. Bytes are passed on once their frame is known to be within the limits; those of messages at once, because gRPC
    limits what it buffers of a message.
 """
@@ -29,6 +30,9 @@ MAX_FRAME_BYTES = 16 << 10
 TABLE_BYTES = 4 << 10
 """Size of the table of header fields that were sent: the default of HTTP/2."""
 
+MAX_ARRIVING = 16
+"""Maximum number of incomplete requests of a connection without a credential."""
+
 _PREFACE_BYTES = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 _HEAD_BYTES = 9
 # Of RFC 7541: what an entry counts beside its texts, the entries of the static table, and at least as much as any of
@@ -48,7 +52,7 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-_END_HEADERS, _PADDED, _PRIORITY = 0x4, 0x8, 0x20
+_END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x4, 0x8, 0x20
 
 # Without a credential, frames per second and at once.
 _RATES: Mapping[int, tuple[float, float]] = MappingProxyType(
@@ -68,6 +72,10 @@ class FrameLimits:
 
     def __init__(self) -> None:
         self.is_admitted = False
+        self.has_request = False
+        """Whether a request has arrived in full."""
+        # The identifiers of streams.
+        self._arriving: set[bytes] = set()
         self._held = b""
         # Of the preface, or of a message, that are yet to come.
         self._unread = _PREFACE_BYTES
@@ -93,13 +101,26 @@ class FrameLimits:
                 self._unread = max(0, at + _HEAD_BYTES + length - end)
             elif end - at < _HEAD_BYTES + length:
                 break
-            if kind == FrameType.HEADERS and not self.is_admitted:
-                cuts.append(at)
+            if not self.is_admitted:
+                self._count_requests(kind, flags, content[at + 5 : at + _HEAD_BYTES])
+                if kind == FrameType.HEADERS:
+                    cuts.append(at)
             if kind != FrameType.DATA or length < _SMALL_BYTES:
                 self._check(kind, flags, content[at + _HEAD_BYTES : at + _HEAD_BYTES + length], now_at)
             at = min(end, at + _HEAD_BYTES + length)
         self._held = content[at:]
         return [part for begin, cut in pairwise([*cuts, at]) if (part := content[begin:cut])]
+
+    def _count_requests(self, kind: int, flags: int, stream: bytes) -> None:
+        if kind == FrameType.HEADERS:
+            self._arriving.add(stream)
+        if kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM:
+            self.has_request = self.has_request or stream in self._arriving
+            self._arriving.discard(stream)
+        elif kind == FrameType.RST_STREAM:
+            self._arriving.discard(stream)
+        if len(self._arriving) > MAX_ARRIVING:
+            raise LimitError("too many requests that do not arrive")
 
     def _check(self, kind: int, flags: int, payload: bytes, now_at: int) -> None:
         if not self.is_admitted and not self._buckets.get(kind, self._others).take(now_at):

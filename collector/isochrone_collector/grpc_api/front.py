@@ -40,6 +40,7 @@ _CLOSED_WITHIN_S = 1.0
 _CALL_S = 0.0004
 # The largest cost of a connection with a credential until its first call: accepting it, and its handshake.
 _ADMITTED_S = 0.003
+_REQUEST_WITHIN_S = 30.0
 _PARENT, _PREFIX = "/tmp", "isochrone-grpc-"  # noqa: S108  # a private folder is made there
 
 
@@ -187,6 +188,7 @@ class _Tunnel(_Side):
         """Learn the address of the client."""
         super().connection_made(transport)
         self._host = transport.get_extra_info("peername")[0].removeprefix(_MAPPED)
+        self._timer = asyncio.get_running_loop().call_later(_REQUEST_WITHIN_S, self._require_request)
 
     async def _connect(self) -> None:
         server = _Side()
@@ -239,8 +241,13 @@ class _Tunnel(_Side):
         elif not self.other.is_full:
             self.transport.resume_reading()
 
+    def _require_request(self) -> None:
+        if not (self._limits.has_request or self._limits.is_admitted):
+            self._refuse("no request in time")
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection to the server, too."""
+        self._timer.cancel()
         super().connection_lost(exc)
         self._front.forget(self._peer)
         if not self.closed.done():

@@ -218,6 +218,29 @@ async def test_an_attack_ends_its_connection_only(attack: str) -> None:
         assert max(served.fields) < 20
 
 
+@pytest.mark.parametrize("method", ["/t.T/Call", "/t.T/Admitted"])
+async def test_a_connection_makes_a_request_in_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without a complete request, and without a credential, is closed after a time; calls that end it stays."""
+    monkeypatch.setattr(front_module, "_REQUEST_WITHIN_S", GRACE_S / 5)
+    head = [(name, method if name == ":path" else value) for name, value in HEAD]
+    async with (
+        serving() as served,
+        client_of(served) as silent,
+        client_of(served) as client,
+        client_of(served) as open_,
+    ):
+        assert await silent.is_served()
+        client.http2.send_headers(1, head)
+        client.http2.send_data(1, b"\x00\x00\x00\x00\x00", end_stream=True)
+        client.send()
+        open_.http2.send_headers(1, head)
+        open_.send()
+        assert not await silent.event(PingAckReceived)
+        assert await client.event(ResponseReceived)
+        assert await client.is_served()
+        assert await open_.is_served() is False
+
+
 async def test_a_credential_lifts_the_limits_of_frames() -> None:
     """A caller that cancels many calls keeps its connection after the first call with a credential."""
     async with serving() as served:
@@ -262,7 +285,7 @@ async def test_the_calls_of_a_connection_without_a_credential_take_turns(monkeyp
         turns: deque[Callable[[], None]] = deque()
         monkeypatch.setattr(LoopShare, "add", lambda _, work, **_is_new: turns.append(work))
         for stream in range(1, 201, 2):
-            client.http2.send_headers(stream, HEAD)
+            client.http2.send_headers(stream, HEAD, end_stream=True)
         client.send()
         async with asyncio.timeout(TIMEOUT_S):
             for number in range(1, 101):
@@ -281,7 +304,7 @@ async def test_a_credential_passes_on_the_calls_that_wait(monkeypatch: pytest.Mo
         client.http2.send_headers(1, [(name, "/t.T/Admitted" if name == ":path" else value) for name, value in HEAD])
         client.http2.send_data(1, b"\x00\x00\x00\x00\x00", end_stream=True)
         for stream in range(3, 43, 2):
-            client.http2.send_headers(stream, HEAD)
+            client.http2.send_headers(stream, HEAD, end_stream=True)
         client.send()
         async with asyncio.timeout(TIMEOUT_S):
             while len(served.fields) < 21:

@@ -17,7 +17,13 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from isochrone_collector.grpc_api.frame_limits import MAX_FIELDS_BYTES, MAX_FRAME_BYTES, FrameLimits, LimitError
+from isochrone_collector.grpc_api.frame_limits import (
+    MAX_ARRIVING,
+    MAX_FIELDS_BYTES,
+    MAX_FRAME_BYTES,
+    FrameLimits,
+    LimitError,
+)
 from isochrone_wire.model import SECOND_US
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -134,6 +140,38 @@ def test_header_fields_are_limited(frames: Sequence[Frame | bytes], reason: str)
         limits.is_admitted = is_admitted
         with pytest.raises(LimitError, match=reason):
             passed(frames, limits)
+
+
+def calls(ends: str, count: int = 1) -> list[Frame | bytes]:
+    """Return calls on streams of their own whose request is complete with `head` or `message`, or is `reset`."""
+    frames: list[Frame | bytes] = []
+    for stream in range(1, 2 * count, 2):
+        is_head = ends == "head"
+        frames.append(HeadersFrame(stream, STATIC, flags=["END_HEADERS", *(["END_STREAM"] if is_head else [])]))
+        if ends == "message":
+            frames += [DataFrame(stream, b"x" * 2_000), DataFrame(stream, b"", flags=["END_STREAM"])]
+        elif ends == "reset":
+            frames.append(RstStreamFrame(stream, error_code=8))
+        elif ends == "another message":
+            frames.append(DataFrame(2 * count + 1, b"", flags=["END_STREAM"]))
+    return frames
+
+
+@pytest.mark.parametrize("ends", ["head", "message", "reset", "another message", "never"])
+def test_requests_that_do_not_arrive_are_limited(ends: str) -> None:
+    """Until there is a credential; requests that are complete, or were reset, do not count."""
+    limits, admitted = FrameLimits(), FrameLimits()
+    for one in (limits, admitted):
+        one.passed(PREFACE, NOW_AT)
+    passed(calls(ends, MAX_ARRIVING), limits)
+    assert limits.has_request is (ends in ("head", "message"))
+    if ends in ("never", "another message"):
+        with pytest.raises(LimitError, match="do not arrive"):
+            passed([HeadersFrame(1_001, STATIC, flags=["END_HEADERS"])], limits)
+    else:
+        passed([HeadersFrame(1_001, STATIC, flags=["END_HEADERS"])], limits)
+    admitted.is_admitted = True
+    passed(calls(ends, 3 * MAX_ARRIVING), admitted)
 
 
 @pytest.mark.parametrize("flags", [[], ["PADDED"], ["PRIORITY"], ["PADDED", "PRIORITY"]])
