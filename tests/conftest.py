@@ -32,6 +32,7 @@ pytest_plugins = [
     "fixtures.simulator",
     "fixtures.table_server",
     "fixtures.routing_client",  # imports the two above
+    "fixtures.gateway",  # imports the one above
     "fixtures.transformers",
     "fixtures.web",
     "fixtures.webhook",

@@ -32,6 +32,11 @@ _LISTED = (
     ),
     ("join", "context", "Trade a join token for access to a collector."),
     ("context", "context", "Name collectors, and choose the one to ask by default."),
+    (
+        "gateway",
+        "gateway",
+        "Route the requests of any client, beside your service: an OpenAI- and Anthropic-compatible API.",
+    ),
     ("mcp", "mcp", "Answer an assistant's questions over the Model Context Protocol."),
     ("demo", "demo", "Run the whole system on this machine in a simulated world, and show its findings."),
 )

@@ -31,6 +31,7 @@ EXTRA = (
     "isochrone_wire.plan_document.",
     "isochrone_agent.otlp",
     "isochrone.routing.httpx",
+    "isochrone.gateway.",
     "isochrone.litellm.",
     "isochrone_client.mcp",
     "isochrone_client.kubernetes.",

@@ -54,7 +54,7 @@ PARTS: Mapping[str, type[schema.Shape]] = {
 _WIDTH = 100
 # Endings that Prometheus adds to the names, by the class or helper that makes them.
 _SUFFIXES = {"Counter": "_total", "_counter": "_total", "Info": "_info"}
-METRIC_ROOMS = {"common": "Probes", "collector": "The collector", "agent": "The agent", "clients/python": "LiteLLM"}
+METRIC_ROOMS = {"common": "Probes", "collector": "The collector", "agent": "The agent", "clients/python": "Gateways"}
 _ABOUT_METRICS = (
     "Counters end in `_total` and start at 0 with the process; durations are in seconds. Metrics of probes have the "
     "labels `region` (of the vantage), `target`, `provider` and `model`; those of route tables have `client_region` "

@@ -213,15 +213,20 @@ def _adapted(function: Function, adapt: Callable[..., dict[str, Any]]) -> Functi
     return cast("Function", wrapped)
 
 
-def asking(function: Function) -> Function:
-    """The collector and the patience of a command: `collector` (a `Collector`) and `timeout_us` (microseconds)."""
+def addressing(function: Function) -> Function:
+    """The collector of a command: `collector` (a `Collector`)."""
 
     def adapt(collector: str | None, identity: Path | None) -> dict[str, Any]:
         # A group whose subcommand follows asks nothing itself, so its help needs no identity that can be read.
         asks = click.get_current_context().invoked_subcommand is None
         return {"collector": resolve_collector(collector, identity) if asks else None}
 
-    return _collector(_identity(_timeout(_adapted(function, adapt))))
+    return _collector(_identity(_adapted(function, adapt)))
+
+
+def asking(function: Function) -> Function:
+    """The collector and the patience of a command: those of `addressing`, and `timeout_us` (microseconds)."""
+    return addressing(_timeout(function))
 
 
 def reading(function: Function) -> Function:

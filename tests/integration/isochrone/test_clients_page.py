@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,19 +11,28 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.gateway import StartGateway
 from fixtures.node import CLIENTS, NodePackage
-from fixtures.simulator import Simulator
-from fixtures.table_server import TableServer
+from fixtures.routing_client import World
 from isochrone_wire import __version__
 from testdata.documented_commands import ROOT
 from testdata.routes import fresh, simulated_member
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
 WRITTEN = "http://127.0.0.1:4680"
-EXAMPLE = re.compile(r"^```(python|ts)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-EXAMPLES = EXAMPLE.findall(PAGE)
+GATEWAY = "http://127.0.0.1:4000"
+EXAMPLE = re.compile(r"^```(python|ts|go|java|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXAMPLES = [(language, text) for language, text in EXAMPLE.findall(PAGE) if WRITTEN in text or GATEWAY in text]
 TYPESCRIPT = [text for language, text in EXAMPLES if language == "ts"]
 ENDLESS = "routes.watch()"
+# The program that runs an example from a file, and the Debian package of what that needs.
+COMMANDS = {
+    "python": ((sys.executable, "example.py"), "python3", "python3"),
+    "ts": (("node", "example.js"), "node", "nodejs"),
+    "sh": (("sh", "-e", "example.sh"), "curl", "curl"),
+    "go": (("go", "run", "example.go"), "go", "golang-go"),
+    "java": (("java", "example.java"), "javac", "default-jdk-headless"),
+}
 PACKAGE = CLIENTS / "typescript"
 KEYS = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SIM_API_KEY"), "sk-1")
 LIMIT_S = 120.0
@@ -54,23 +64,27 @@ def test_the_package_has_a_readme_and_a_licence(project: Path) -> None:
 @pytest.mark.parametrize(("language", "example"), EXAMPLES, ids=range(len(EXAMPLES)))
 def test_every_example_runs(
     request: pytest.FixtureRequest,
-    table_server: TableServer,
-    fault_simulator: Simulator,
+    world: World,
+    gateway: StartGateway,
     tmp_path: Path,
     *,
     language: str,
     example: str,
 ) -> None:
     """Each prints what it asks for: a member's model, an answer, a choice or a table; TypeScript's in strict mode."""
+    command, needed, package = COMMANDS[language]
+    if shutil.which(needed) is None:
+        pytest.skip(f"{needed} is not installed (Debian package: {package})")
     for generation, (route, dialect) in enumerate((("chat", "openai-chat"), ("claude", "anthropic")), start=1):
-        entries = tuple(simulated_member(fault_simulator.base_url, rank=rank, dialect=dialect) for rank in (1, 2))
-        table_server.publish(replace(fresh(generation), route=route, entries=entries, static_order=()))
-    assert WRITTEN in example
-    program = example.replace(WRITTEN, table_server.url)
-    folder, command = tmp_path, [sys.executable, "-c", program]
+        entries = tuple(simulated_member(world.simulator.base_url, rank=rank, dialect=dialect) for rank in (1, 2))
+        world.server.publish(replace(fresh(generation), route=route, entries=entries, static_order=()))
+    program, folder = example.replace(WRITTEN, world.server.url), tmp_path
+    if GATEWAY in example:
+        program = program.replace(GATEWAY, gateway(**KEYS).url.removesuffix("/v1"))
     if language == "ts":
-        folder, command = request.getfixturevalue("project"), ["node", "example.js"]
-        (folder / "example.ts").write_text(program)
+        folder = request.getfixturevalue("project")
+    (folder / f"example.{language if language != 'python' else 'py'}").write_text(program)
+    if language == "ts":
         strict = ["--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "--skipLibCheck"]
         request.getfixturevalue("node_package").tsc("example.ts", *strict, folder=folder)
     environment, pipe = {**os.environ, **KEYS, "HOME": str(folder)}, subprocess.PIPE

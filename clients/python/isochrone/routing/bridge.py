@@ -7,19 +7,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
-import httpcore
-
 from isochrone.routing.background import BackgroundLoop
-from isochrone.routing.engine import Engine, Incoming, Outgoing
+from isochrone.routing.engine import ERRORS, Engine, Incoming, Outgoing
 from isochrone.routing.routes import Routes
-
-_ERRORS = (
-    httpcore.NetworkError,
-    httpcore.TimeoutException,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-    httpcore.UnsupportedProtocol,
-)
 
 
 class Request(Protocol):
@@ -129,7 +119,7 @@ def _errors_of(library: ModuleType, request: Request) -> Iterator[None]:
     """Raise the errors of httpcore as those of the library, which have the same names."""
     try:
         yield
-    except _ERRORS as error:
+    except ERRORS as error:
         raise getattr(library, type(error).__name__)(str(error), request=request) from error
 
 

@@ -10,7 +10,7 @@ closes its connection. No attempt outlives the request with an unread response.
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -39,6 +39,16 @@ _RETRIABLE = (
     httpcore.WriteTimeout,
     httpcore.ReadTimeout,
 )
+ERRORS = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+)
+"""The errors of a request."""
+MEMBER = "isochrone"
+"""The extension of a member's response: the names of its `route` and `target`."""
 # Of a response that is read ahead; the caller gets a larger one as it comes.
 _MOST_HELD_BYTES = 4 << 20
 
@@ -85,10 +95,11 @@ class Attempt:
 
 @dataclass(eq=False)
 class Engine:
-    """Sends requests over the connections of one event loop."""
+    """Sends requests over the connections of one event loop. `served` are the names of routes, all if empty."""
 
     routes: Routes
     pool: httpcore.AsyncConnectionPool
+    served: Collection[str] = ()
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def aclose(self) -> None:
@@ -98,22 +109,34 @@ class Engine:
     async def send(self, outgoing: Outgoing) -> Incoming:
         """Return a member's response; without a route, that of the own address. Raises errors of httpcore."""
         request = requests.read_request(outgoing.method, outgoing.url, outgoing.body)
-        table = await self.routes.first_table(request.route) if request and request.route else None
+        table = await self._table(request.route) if request and request.route else None
         if request is None or table is None:
             self.routes.count("passed_through")
-            return await self._exchange(outgoing)
+            return await self.elsewhere(outgoing, request, table)
         entries = tuple(
             entry for entry in table.entries if entry.dialect == request.dialect and self.routes.may_use(entry)
         )
         if not entries:
             self.routes.count("no_member")
-            return await self._exchange(outgoing)
+            return await self.elsewhere(outgoing, request, table)
         self.routes.count("requests")
         order = self.routes.order(table, entries)
         if not order:
             self.routes.count("no_capacity")
             return _refusal(self.routes.shortest_rest_s(entries))
         return await self._try_in_order(outgoing, request, table, order)
+
+    async def elsewhere(
+        self,
+        outgoing: Outgoing,
+        request: ProviderRequest | None,  # noqa: ARG002  # for a subclass
+        table: RouteTable | None,  # noqa: ARG002  # as above
+    ) -> Incoming:
+        """Return the response to a request without a route, or whose table has no member for it."""
+        return await self._exchange(outgoing)
+
+    async def _table(self, route: str) -> RouteTable | None:
+        return await self.routes.first_table(route) if not self.served or route in self.served else None
 
     async def _try_in_order(
         self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
@@ -130,7 +153,8 @@ class Engine:
         if last.response is None:
             assert last.error is not None
             raise last.error
-        return last.response
+        member = {MEMBER: {"route": table.route, "target": last.entry.target}}
+        return replace(last.response, extensions={**last.response.extensions, **member})
 
     async def _first_attempts(
         self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
@@ -323,10 +347,10 @@ def _refusal(rest_s: float) -> Incoming:
     body = json.dumps(
         {"error": {"message": "no member of the route has capacity", "type": "no_capacity", "code": "no_capacity"}}
     ).encode()
+    return own_response(_THROTTLED, body, (b"retry-after", str(max(1, math.ceil(rest_s))).encode()))
 
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"retry-after", str(max(1, math.ceil(rest_s))).encode()),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    return _incoming(httpcore.Response(_THROTTLED, headers=headers, content=body))
+
+def own_response(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Incoming:
+    """A response with JSON that is not a provider's."""
+    usual = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    return _incoming(httpcore.Response(status, headers=[*usual, *headers], content=body))

@@ -21,7 +21,7 @@ from isochrone_wire.text import endpoint_url
 Headers = list[tuple[bytes, bytes]]
 _DIALECT_OF = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
 # The accounts that the caller's key belongs to go with it.
-_KEY_HEADERS = (
+KEY_HEADERS = (
     *(b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"),
     *(b"openai-organization", b"openai-project"),
 )
@@ -94,7 +94,7 @@ def headers(
     """The headers for a member: its host and, if it has a key, that one instead of the caller's; `size` is that of the
     body in bytes. The events of a stream are read on the way, so they must not be compressed.
     """
-    dropped = {*_REPLACED, *(_KEY_HEADERS if key else ()), *((b"accept-encoding",) if request.is_streamed else ())}
+    dropped = {*_REPLACED, *(KEY_HEADERS if key else ()), *((b"accept-encoding",) if request.is_streamed else ())}
     kept = [(name, value) for name, value in given if name.lower() not in dropped]
     own = [(b"host", urlsplit(entry.base_url).netloc.encode("idna")), (b"content-length", str(size).encode())]
     if request.is_streamed:

@@ -21,7 +21,9 @@ from isochrone.routing import background, table_file
 from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, order
 from isochrone.routing.background import BackgroundLoop
 from isochrone.routing.subscription import CollectorClock, Subscription
+from isochrone_common.address import UNIX
 from isochrone_common.route_consumer import FollowedTables, key_variable
+from isochrone_common.trust import Trust, tls_context
 from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
 
 DEFAULT_CACHE_FOLDER = Path("~/.cache/isochrone")
@@ -38,9 +40,10 @@ class Routes:
     kept in `cache_folder` (`None`: not kept) for the next start. A route that the plan no longer has is forgotten when
     its table expires.
 
-    `token` is the credential of a reader. `keys` are the providers' keys by the name of their credential; without it,
-    the key of `deepseek` is the environment variable `DEEPSEEK_API_KEY`. Members without their key are left out.
-    Requests and keys are sent only to `hosts`; `None` trusts the collector with that.
+    `token` is the credential of a reader, `trust` that of its identity file, if the collector has a certificate of its
+    own; `url` may also be `unix:` and the path of its socket. `keys` are the providers' keys by the name of their
+    credential; without it, the key of `deepseek` is the environment variable `DEEPSEEK_API_KEY`. Members without their
+    key are left out. Requests and keys are sent only to `hosts`; `None` trusts the collector with that.
 
     `hedge_ratio` is the largest share of second requests, 0 for none; requests with tools have one only with
     `hedge_tool_calls`. `counters` counts what happened since the start, by name.
@@ -59,10 +62,11 @@ class Routes:
         hedge_tool_calls: bool = False,
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
+        trust: Trust | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not url.startswith(UNIX) and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise ValueError(f"{url!r} is no address of a collector: use one like https://isochrone.example:4680")
         self.url = url
         self.region = region
@@ -77,6 +81,7 @@ class Routes:
         self._cache = None if cache_folder is None else self._file_in(Path(cache_folder))
         self._ssl_context = ssl_context
         self._proxy = proxy
+        self._trust = trust if trust and trust.tls else None
         self._on_event = on_event
         self._lock = threading.RLock()
         self._tables = FollowedTables(share=random.random())  # noqa: S311  # no secret
@@ -174,6 +179,12 @@ class Routes:
             tables = self._tables.at(now_at)
         return next((table for table in tables if table.route == route), None)
 
+    def tables(self) -> tuple[RouteTable, ...]:
+        """The tables to use now, by the name of the route, as `table`."""
+        self._start()
+        with self._lock:
+            return self._tables.at(self._clock.now_at())
+
     async def first_table(self, route: str) -> RouteTable | None:
         """As `table`; shortly after the start, wait for the tables that are on their way."""
         table = self.table(route)
@@ -237,6 +248,16 @@ class Routes:
         self._background_pools.append(pool)
         return pool
 
+    def _new_collector_pool(self) -> httpcore.AsyncConnectionPool:
+        if self.url.startswith(UNIX):
+            pool = httpcore.AsyncConnectionPool(uds=self.url.removeprefix(UNIX))
+        elif self._trust:
+            pool = httpcore.AsyncConnectionPool(ssl_context=tls_context(self._trust))
+        else:
+            return self.new_background_pool()
+        self._background_pools.append(pool)
+        return pool
+
     def new_pool(self) -> httpcore.AsyncConnectionPool:
         """Connections for one event loop."""
         limits = {"max_connections": None, "max_keepalive_connections": 100, "keepalive_expiry": 30.0}
@@ -257,8 +278,9 @@ class Routes:
             self._all_tables_s = time.monotonic() + 2.0
             self._has_news = asyncio.Event()
         self._subscription = Subscription(
-            pool=self.new_background_pool(),
-            url=self.url,
+            pool=self._new_collector_pool(),
+            url="http://localhost" if self.url.startswith(UNIX) else self.url,
+            server_name=self._trust.server_name if self._trust else None,
             region=self.region,
             token=self._token,
             on_table=self._receive,

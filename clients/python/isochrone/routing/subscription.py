@@ -82,8 +82,10 @@ class Subscription:
     on_table: OnTable
     count: Count
     clock: CollectorClock
+    server_name: str | None = None
 
     def __post_init__(self) -> None:
+        self._extensions = {"timeout": _TIMEOUT} | ({"sni_hostname": self.server_name} if self.server_name else {})
         self._overview_url = f"{self.url.rstrip('/')}/v1/routes"
         self._url = f"{self._overview_url}/{quote(self.region, safe='')}/watch"
         self._access = [("authorization", f"Bearer {self.token}")] if self.token else []
@@ -108,9 +110,7 @@ class Subscription:
         """Return the routes of the plan in force; `None` if the collector cannot be asked, or has no plan."""
         headers = [("accept", "application/json"), *self._access]
         try:
-            response = await self.pool.request(
-                "GET", self._overview_url, headers=headers, extensions={"timeout": _TIMEOUT}
-            )
+            response = await self.pool.request("GET", self._overview_url, headers=headers, extensions=self._extensions)
             return read_planned(response.content) if response.status == _OK else None
         except Exception as error:  # noqa: BLE001  # whatever happens, it is asked again
             log.debug("no plan from %s: %s %s", self._overview_url, type(error).__name__, error)
@@ -123,10 +123,8 @@ class Subscription:
 
     async def _receive(self) -> None:
         resume = [("last-event-id", str(self._cursor.generation))] if self._cursor.generation else []
-        extensions = {"timeout": _TIMEOUT}
-        async with self.pool.stream(
-            "GET", self._url, headers=[("accept", "text/event-stream"), *self._access, *resume], extensions=extensions
-        ) as response:
+        headers = [("accept", "text/event-stream"), *self._access, *resume]
+        async with self.pool.stream("GET", self._url, headers=headers, extensions=self._extensions) as response:
             if date := next((value for name, value in response.headers if name.lower() == b"date"), None):
                 self.clock.set(date.decode("latin-1"))
             if response.status != _OK:

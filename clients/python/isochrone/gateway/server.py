@@ -1,0 +1,93 @@
+"""The process of a gateway: its socket, its log and its end.
+
+Ctrl-C and SIGTERM end it after the open streams, and a second one at once.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import structlog
+from uvicorn import Config, Server
+
+from isochrone.gateway.access import Access
+from isochrone.gateway.app import GatewayEngine, create_app
+from isochrone.routing.routes import Routes
+from isochrone_common.address import Address
+
+_FIRST_TABLES_S = 5.0
+_log = structlog.get_logger("isochrone.gateway")
+
+
+def bind(listen: Address) -> socket.socket:
+    """Return a socket that listens on the address. Raises `OSError`."""
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    return socket.create_server((listen.host, listen.port), family=family, backlog=2048)
+
+
+def serve(routes: Routes, served: Collection[str], listener: socket.socket, access: Access) -> None:
+    """Serve on the socket until a signal ends it; `served` are the names of routes, all if empty."""
+    with routes:
+        asyncio.run(_serve(routes, frozenset(served), listener, access))
+
+
+async def _serve(routes: Routes, served: Collection[str], listener: socket.socket, access: Access) -> None:
+    engine = GatewayEngine(routes, routes.new_pool(), served=served)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # of streams that break off, the log has a line
+    config = Config(
+        create_app(engine, access),
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+    )
+    server = _Server(config)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
+    host, port = listener.getsockname()[:2]
+    _log.info("gateway.started", url=f"http://{Address(host, port)}/v1", region=routes.region, collector=routes.url)
+    reporting = asyncio.create_task(_report_routes(engine))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        reporting.cancel()
+        await engine.aclose()
+
+
+async def _report_routes(engine: GatewayEngine) -> None:
+    """Log the members of the first tables, and what is missing."""
+    await asyncio.to_thread(engine.routes.wait, _FIRST_TABLES_S)
+    await asyncio.sleep(0.2)  # the tables of a region arrive together
+    tables = {table.route: table for table in engine.routes.tables()}
+    for name in engine.served or tables:
+        if name not in tables:
+            known = ", ".join(tables) or "none yet"
+            _log.warning("gateway.no_table", route=name, known=known, hint="see `isochrone routes`")
+            continue
+        left_out = {entry.target: why for entry in tables[name].entries if (why := engine.obstacle(entry))}
+        members = [entry.target for entry in tables[name].entries if entry.target not in left_out]
+        (_log.info if members else _log.warning)("gateway.route", route=name, members=members, left_out=left_out)
+    if not tables:
+        _log.warning("gateway.no_tables", hint=f"see `isochrone routes --region {engine.routes.region}`")
+
+
+class _Server(Server):
+    """A uvicorn server whose signals this module handles."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture no signals."""
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End after the open requests; at once if it is called again."""
+        _log.info("gateway.stopping", open_requests=len(self.server_state.tasks), at_once=self.should_exit)
+        self.force_exit = self.should_exit
+        super().handle_exit(sig, frame)
