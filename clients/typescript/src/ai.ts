@@ -2,9 +2,7 @@
  * Language models of the Vercel AI SDK that send each request to the members of a route until one returns content.
  *
  * Until the first content of a stream another member may still answer, so it is read that far before the caller gets
- * it. An attempt that fails is followed by the next member, and the caller gets the last failure if there is none. A
- * hedged request has two attempts at once: the first content wins, and the other one is aborted, which closes its
- * connection.
+ * it.
  */
 
 import { APICallError, JSONParseError, TypeValidationError } from "@ai-sdk/provider";
@@ -16,148 +14,63 @@ import type {
   LanguageModelV4StreamResult,
 } from "@ai-sdk/provider";
 
-import { planHedge } from "./attempts.js";
+import { failureOf } from "./attempts.js";
 import { retryAfterMs } from "./cooldowns.js";
-import type { RouteEntry, RouteTable } from "./documents.js";
+import type { RouteEntry } from "./documents.js";
+import { send, type Outcome } from "./failover.js";
 import type { Member, Routes } from "./routes.js";
 
 /** The model of a provider for a member; `undefined` leaves the member out, for example because of its dialect. */
 export type ModelOf = (member: Member) => LanguageModelV4 | undefined;
 
+/** One way of asking a model. */
+type Ask<T> = (model: LanguageModelV4, options: LanguageModelV4CallOptions) => Promise<Outcome<T>>;
+
 /**
- * A model whose requests go to the members of the route with its name. If there is no such route, or none of its
- * members can be used, they go to `model` itself.
+ * A model whose requests go to the members of the route with its name. If there is no such route, they go to `model`
+ * itself. Members without a credential need `sendCallersKey`, because packages of providers then read a key of their
+ * own from the environment.
  */
 export function routed(model: LanguageModelV4, routes: Routes, modelOf: ModelOf): LanguageModelV4 {
-  const requestOf = async (options: LanguageModelV4CallOptions, isStreamed: boolean): Promise<Request | undefined> => {
+  /** The answer of a member; `undefined` if there is no such route. */
+  async function ofMembers<T>(options: LanguageModelV4CallOptions, ask: Ask<T>): Promise<T | undefined> {
     const table = await routes.firstTable(model.modelId);
-    const models = table ? modelsOf(table, routes, modelOf) : new Map<RouteEntry, LanguageModelV4>();
-    routes.count(!table ? "passed_through" : models.size === 0 ? "no_member" : "requests");
-    return table && models.size > 0 ? { routes, table, models, options, isStreamed } : undefined;
-  };
+    if (!table) return void routes.count("passed_through");
+    const models = new Map<RouteEntry, LanguageModelV4>();
+    return send<T>({
+      routes,
+      table,
+      isStreamed: (ask as unknown) === stream,
+      hasTools: (options.tools?.length ?? 0) > 0 && options.toolChoice?.type !== "none",
+      signal: options.abortSignal,
+      obstacle(entry) {
+        const why = routes.obstacle(entry, { sendsCallersKey: true });
+        const found = why ? undefined : modelOf(routes.member(table, entry));
+        if (found) models.set(entry, found);
+        return found ? "" : why || `speaks ${entry.dialect}, for which there is no model`;
+      },
+      ask: (entry, abortSignal) =>
+        ask(models.get(entry) as LanguageModelV4, { ...options, abortSignal }).catch(ofError),
+      refuse,
+    });
+  }
   return {
     specificationVersion: "v4",
     provider: model.provider,
     modelId: model.modelId,
     supportedUrls: model.supportedUrls,
     async doGenerate(options) {
-      const request = await requestOf(options, false);
-      return request ? send(request, generate) : model.doGenerate(options);
+      return (await ofMembers(options, generate)) ?? model.doGenerate(options);
     },
     async doStream(options) {
-      const request = await requestOf(options, true);
-      return request ? send(request, stream) : model.doStream(options);
+      return (await ofMembers(options, stream)) ?? model.doStream(options);
     },
   };
 }
 
-/** A request of the caller; `models` are those of the members that may take it. */
-interface Request {
-  readonly routes: Routes;
-  readonly table: RouteTable;
-  readonly models: ReadonlyMap<RouteEntry, LanguageModelV4>;
-  readonly options: LanguageModelV4CallOptions;
-  readonly isStreamed: boolean;
-}
-
-type Failure = "throttled" | "failed" | undefined;
-
-/** What came of an attempt: a value or an error, and whether it is a failure of the member. */
-type Outcome<T> = { readonly failure: Failure } & ({ readonly value: T } | { readonly error: unknown });
-
-/** One way of asking a model. */
-type Ask<T> = (model: LanguageModelV4, options: LanguageModelV4CallOptions) => Promise<Outcome<T>>;
-
-/** An attempt at a member; `ended` never rejects. */
-interface Attempt<T> {
-  readonly entry: RouteEntry;
-  readonly ended: Promise<Outcome<T>>;
-  abort(): void;
-}
-
-function modelsOf(table: RouteTable, routes: Routes, modelOf: ModelOf): Map<RouteEntry, LanguageModelV4> {
-  const usable = table.entries.filter((entry) => routes.mayUse(entry));
-  const models = usable.map((entry) => [entry, modelOf(routes.member(table, entry))] as const);
-  return new Map(models.flatMap(([entry, model]) => (model ? [[entry, model] as const] : [])));
-}
-
-/** The answer of the first member that does not fail, or the last failure. */
-async function send<T>(request: Request, ask: Ask<T>): Promise<T> {
-  const { routes, table, models } = request;
-  const members = [...models.keys()];
-  const order = routes.order(table, members);
-  const [first] = order;
-  if (!first) throw noCapacity(routes.shortestRestMs(members));
-  const attempts = await firstAttempts(request, ask, first, order);
-  const tried = new Set(attempts.map((attempt) => attempt.entry));
-  let last = attempts.at(-1) as Attempt<T>;
-  for (const entry of order.filter((one) => !tried.has(one))) {
-    if (!(await last.ended).failure) break;
-    last.abort();
-    routes.count("failovers");
-    last = attempt(request, ask, entry);
-  }
-  const outcome = await last.ended;
-  if ("error" in outcome) throw outcome.error;
-  return outcome.value;
-}
-
-/** Try the first member and, after the hedge delay, the second one; the last attempt counts. */
-async function firstAttempts<T>(
-  request: Request,
-  ask: Ask<T>,
-  entry: RouteEntry,
-  order: readonly RouteEntry[],
-): Promise<Attempt<T>[]> {
-  const { routes, options } = request;
-  const plan = planHedge(request.table, order, {
-    isStreamed: request.isStreamed,
-    hasTools: (options.tools?.length ?? 0) > 0 && options.toolChoice?.type !== "none",
-    allowTools: routes.hedgeToolCalls,
-  });
-  const first = attempt(request, ask, entry);
-  if (typeof plan === "string") {
-    routes.count(`not_hedged_${plan}`);
-    return [first];
-  }
-  routes.budget.addRequest();
-  if ((await endsWithin(first, plan.delay_us / 1000)) || !routes.budget.take()) return [first];
-  routes.count("hedges");
-  const second = attempt(request, ask, plan.entry);
-  const attempts = await untilSuccess(first, second);
-  if (attempts.at(-1) === second && !(await second.ended).failure) routes.count("hedges_won");
-  return attempts;
-}
-
-/** The attempts up to the first success, that one last; both if neither succeeds. What lost is aborted. */
-async function untilSuccess<T>(first: Attempt<T>, second: Attempt<T>): Promise<Attempt<T>[]> {
-  const isFirstSooner = await Promise.race([first.ended.then(() => true), second.ended.then(() => false)]);
-  const [sooner, later] = isFirstSooner ? [first, second] : [second, first];
-  const { failure } = await sooner.ended;
-  (failure ? sooner : later).abort();
-  return failure ? [sooner, later] : [sooner];
-}
-
-function attempt<T>({ routes, models, options }: Request, ask: Ask<T>, entry: RouteEntry): Attempt<T> {
-  const own = new AbortController();
-  const abortSignal = options.abortSignal ? AbortSignal.any([options.abortSignal, own.signal]) : own.signal;
-  const model = models.get(entry) as LanguageModelV4;
-  const noted = (outcome: Outcome<T>): Outcome<T> => {
-    if (abortSignal.aborted) return { ...outcome, failure: undefined }; // says nothing about the member
-    if (outcome.failure === "throttled") routes.throttled(entry.target, retryAfterOf(outcome));
-    else if (outcome.failure) routes.failed(entry.target);
-    else routes.succeeded(entry.target);
-    return outcome;
-  };
-  const ended = ask(model, { ...options, abortSignal })
-    .catch((error: unknown) => ({ failure: failureOf(error), error }))
-    .then(noted);
-  return { entry, ended, abort: () => own.abort() };
-}
-
-const generate: Ask<LanguageModelV4GenerateResult> = async (model, options) => {
-  return { failure: undefined, value: await model.doGenerate(options) };
-};
+const generate: Ask<LanguageModelV4GenerateResult> = async (model, options) => ({
+  value: await model.doGenerate(options),
+});
 
 /** Read a stream up to its first content; a failure or its end before that is a failed attempt. */
 const stream: Ask<LanguageModelV4StreamResult> = async (model, options) => {
@@ -230,37 +143,16 @@ function resumed(
   });
 }
 
-async function endsWithin<T>({ ended }: Attempt<T>, delayMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, delayMs, false)));
-  try {
-    return await Promise.race([ended.then(() => true), late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
 /** The caller's own errors end its request; a connection, a server or a body that fails is the member's. */
-function failureOf(error: unknown): Failure {
-  if (!APICallError.isInstance(error)) return undefined;
-  const { statusCode, isRetryable } = error;
-  if (statusCode === 429) return "throttled";
-  const isFailed = statusCode === undefined ? isRetryable : statusCode < 400 || statusCode >= 500;
-  return isFailed ? "failed" : undefined;
+function ofError(error: unknown): Outcome<never> {
+  if (!APICallError.isInstance(error)) return { error };
+  const { statusCode: status, isRetryable, responseHeaders } = error;
+  // An error of an answer is one of its body.
+  const failure = status === undefined ? isRetryable && "failed" : failureOf(status, { isPage: true });
+  return { error, failure: failure || undefined, status, retryAfterMs: retryAfterMs(responseHeaders) };
 }
 
-function retryAfterOf(outcome: Outcome<unknown>): number | undefined {
-  const isAnswer = "error" in outcome && APICallError.isInstance(outcome.error);
-  return isAnswer ? retryAfterMs(outcome.error.responseHeaders) : undefined;
-}
-
-/** A 429 in place of a request that no member may take; callers wait and try again. */
-function noCapacity(restMs: number): APICallError {
-  return new APICallError({
-    message: "no member of the route has capacity",
-    url: "",
-    requestBodyValues: {},
-    statusCode: 429,
-    responseHeaders: { "retry-after": String(Math.max(1, Math.ceil(restMs / 1000))) },
-  });
+/** An error in place of an answer that no member gives. */
+function refuse(statusCode: number, code: string, message: string, responseHeaders: Record<string, string> = {}): never {
+  throw new APICallError({ message, statusCode, responseHeaders, url: "", requestBodyValues: {}, data: { code } });
 }

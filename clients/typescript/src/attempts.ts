@@ -40,6 +40,25 @@ function drawn(entries: readonly RouteEntry[], { draw, unassigned }: Draw): Rout
   return weighted.find((entry) => draw < (end += (entry.weight / whole) * (1 - unassigned))) ?? weighted.at(-1);
 }
 
+/** The statuses with which a member refuses what another one may answer, and their usual reasons. */
+export const REFUSALS: Readonly<Record<number, string>> = {
+  401: "its key is refused",
+  402: "its account cannot pay",
+  403: "it forbids the request, as from a blocked region",
+  404: "it has no such model or path",
+  408: "it timed out",
+};
+
+/** The kinds of failures of a member. */
+export type Failure = "throttled" | "refused" | "failed";
+
+/** The failure that a status states, or a web page in place of an answer; `undefined` for one that is the caller's. */
+export function failureOf(status: number, { isPage = false } = {}): Failure | undefined {
+  if (status === 429) return "throttled";
+  if (REFUSALS[status]) return "refused";
+  return status >= 500 || (isPage && status < 400) ? "failed" : undefined;
+}
+
 /** The reasons for not sending a second request. */
 export type NoHedge = "not_streamed" | "tool_call" | "state" | "not_published" | "target_away";
 

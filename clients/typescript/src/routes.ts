@@ -41,6 +41,12 @@ export interface RoutesOptions {
   readonly hedgeRatio?: number | undefined;
   /** Whether requests with tools may be sent twice. */
   readonly hedgeToolCalls?: boolean | undefined;
+  /** Whether the next member is tried after a 401, 402, 403, 404 or 408; by default, it is. */
+  readonly failoverOnRefusals?: boolean | undefined;
+  /** Whether members without a credential may receive the caller's key at another address than the caller's. */
+  readonly sendCallersKey?: boolean | undefined;
+  /** Receives the warnings, such as why a member is left out; by default, `console.warn`. */
+  readonly log?: ((line: string) => void) | undefined;
   /** For the connection to the collector, such as an `https.Agent` with its certificate. */
   readonly agent?: Agent | undefined;
 }
@@ -57,11 +63,15 @@ export class Routes {
   readonly counters: Record<string, number> = {};
   readonly budget: HedgeBudget;
   readonly hedgeToolCalls: boolean;
+  readonly failoverOnRefusals: boolean;
   readonly #keys: Readonly<Record<string, string>> | undefined;
   readonly #hosts: ReadonlySet<string> | undefined;
   readonly #cache: string | undefined;
   readonly #tables = new FollowedTables(Math.random());
   readonly #texts = new Map<string, string>();
+  readonly #sendCallersKey: boolean;
+  readonly #log: (line: string) => void;
+  readonly #warnedUntil = new Map<string, number>();
   readonly #cooldowns = new Cooldowns();
   readonly #watchers = new Set<(table?: RouteTable) => void>();
   readonly #subscription: Subscription;
@@ -76,6 +86,9 @@ export class Routes {
     const { cacheFolder = join(homedir(), ".cache", "isochrone") } = options;
     this.budget = new HedgeBudget(hedgeRatio);
     this.hedgeToolCalls = options.hedgeToolCalls ?? false;
+    this.failoverOnRefusals = options.failoverOnRefusals ?? true;
+    this.#sendCallersKey = options.sendCallersKey ?? false;
+    this.#log = options.log ?? console.warn;
     this.#keys = keys;
     this.#hosts = hosts && new Set(hosts);
     this.#cache = cacheFolder === null ? undefined : pathOf(cacheFolder, url, region);
@@ -168,17 +181,33 @@ export class Routes {
     return { ...endpoint, route, generation, is_static: state === "insufficient_data", key: this.#key(entry) };
   }
 
-  /** Whether requests may be sent to the member: its host is allowed, and its key is there. */
-  mayUse(entry: RouteEntry): boolean {
-    if (this.#hosts && !this.#hosts.has(new URL(entry.base_url).hostname.replace(/^\[|\]$/g, ""))) {
-      this.count("host_refused");
-      return false;
+  /**
+   * Why no request may be sent to the member, logged; empty if one may be. `sendsCallersKey`: a member without a key of
+   * its own would receive one that the caller has for another origin.
+   */
+  obstacle(entry: RouteEntry, { sendsCallersKey }: { readonly sendsCallersKey: boolean }): string {
+    const { target, credential_ref: credential } = entry;
+    const host = new URL(entry.base_url).hostname.replace(/^\[|\]$/g, "");
+    let [event, why] = ["", ""];
+    if (this.#hosts && !this.#hosts.has(host)) {
+      [event, why] = ["host_refused", `is at ${host}, which is not one of \`hosts\``];
+    } else if (credential !== null && this.#key(entry) === undefined) {
+      [event, why] = ["key_missing", `has no key: set ${keyVariable(credential)}, or \`keys\``];
+    } else if (credential === null && sendsCallersKey && !this.#sendCallersKey) {
+      event = "key_withheld";
+      why = "has no credential: name one in the plan, or let it have the caller's key with `sendCallersKey`";
     }
-    if (entry.credential_ref !== null && this.#key(entry) === undefined) {
-      this.count("key_missing");
-      return false;
-    }
-    return true;
+    if (event) this.count(event);
+    if (why) this.warn(`${target} ${why}`);
+    return why;
+  }
+
+  /** Log a warning, each text once a minute. */
+  warn(text: string): void {
+    const now = performance.now();
+    if (now < (this.#warnedUntil.get(text) ?? 0)) return;
+    this.#warnedUntil.set(text, now + 60_000);
+    this.#log(`isochrone: ${text}`);
   }
 
   /** Count an event. */

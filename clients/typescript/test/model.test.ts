@@ -83,14 +83,6 @@ test("a stream that fails after content is the caller's", async (t) => {
   assert.equal(routes.counters["failovers"], undefined);
 });
 
-test("an error of the caller's request is returned without another attempt", async (t) => {
-  const world = await World.of(t);
-  world.firstThen("404", "none");
-  const routes = world.routes();
-  await assert.rejects(ask(modelOf(routes)), (error) => APICallError.isInstance(error) && error.statusCode === 404);
-  assert.equal(routes.counters["failovers"], undefined);
-});
-
 test("if every member fails, the caller gets the last failure", async (t) => {
   const world = await World.of(t);
   world.firstThen("500", "503");
@@ -111,14 +103,33 @@ test("when every member is throttled, the request is refused with the time to wa
   });
 });
 
-test("a route without members that can be used is left to the model itself", async (t) => {
+test("without a member for the request, the error names the route and why each one is left out", async (t) => {
   const world = await World.of(t);
   const gemini = world.entry("none", { weight: 1, dialect: "gemini" });
-  world.publish([gemini, world.entry("crlf", { credential_ref: "other" })]);
-  const routes = world.routes(undefined, { keys: {} });
-  await assert.rejects(ask(modelOf(routes)), /Cannot connect to API/);
-  const { no_member, key_missing } = routes.counters;
-  assert.deepEqual([no_member, key_missing], [1, 1]);
+  world.publish([gemini, world.entry("crlf", { credential_ref: "other" }), world.entry("cr")]);
+  const lines: string[] = [];
+  const routes = world.routes(undefined, { keys: {}, sendCallersKey: false, log: (line) => lines.push(line) });
+  for (const asked of [ask, stream])
+    await assert.rejects(asked(modelOf(routes)), (error) => {
+      assert.ok(APICallError.isInstance(error) && error.statusCode === 400 && !error.isRetryable);
+      assert.equal(
+        error.message,
+        "no member of the route chat can take this request: sim/none has no credential: name one in the plan, or let it " +
+          "have the caller's key with `sendCallersKey`; sim/crlf has no key: set OTHER_API_KEY, or `keys`; sim/cr has " +
+          "no credential: name one in the plan, or let it have the caller's key with `sendCallersKey`",
+      );
+      return true;
+    });
+  assert.equal(lines.length, 3);
+  const { no_member, key_missing, key_withheld } = routes.counters;
+  assert.deepEqual([no_member, key_missing, key_withheld], [2, 2, 4]);
+});
+
+test("a member of another dialect has no model", async (t) => {
+  const world = await World.of(t);
+  world.publish([world.entry("none", { weight: 1, dialect: "gemini" })]);
+  const without = /route chat can take this request: sim\/none speaks gemini, for which there is no model/;
+  await assert.rejects(ask(modelOf(world.routes())), without);
 });
 
 test("with hosts, a table cannot send requests and keys elsewhere", async (t) => {

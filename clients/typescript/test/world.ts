@@ -159,7 +159,9 @@ export class World {
 
   /** Routes that follow the server. */
   routes(region = REGION, options: RoutesOptions = {}): Routes {
-    const routes = new Routes(this.server.url, region, { cacheFolder: this.cacheFolder, ...options });
+    // The members have no credentials.
+    const defaults = { cacheFolder: this.cacheFolder, sendCallersKey: true };
+    const routes = new Routes(this.server.url, region, { ...defaults, ...options });
     this.opened.push(routes);
     return routes;
   }

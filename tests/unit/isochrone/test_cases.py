@@ -1,6 +1,7 @@
 """The routing client passes the cases that all clients share, `clients/cases.json`."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,22 @@ from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
+from testdata.client_cases import CASES, cases
 from testdata.insights import NOW_AT
 
-CASES = json.loads((Path(__file__).resolve().parents[3] / "clients" / "cases.json").read_text())
+TESTS = Path(__file__).resolve().parents[2]
+SOURCES = {
+    "Python": sorted(TESTS.rglob("test_*cases.py")),
+    "TypeScript": sorted((TESTS.parent / "clients" / "typescript" / "test").glob("*.test.ts")),
+}
 
 
-def cases(subject: str) -> pytest.MarkDecorator:
-    """A parameter `case` for each case of a subject."""
-    return pytest.mark.parametrize("case", [pytest.param(case, id=case["law"]) for case in CASES[subject]])
+@pytest.mark.parametrize("language", SOURCES)
+def test_every_client_passes_every_group(language: str) -> None:
+    """A group of cases that the tests of one language leave out is an error."""
+    texts = [path.read_text() for path in SOURCES[language]]
+    used = {name for text in texts for name in re.findall(r'^(?:@|await )?cases\("(\w+)"', text, re.MULTILINE)}
+    assert used == set(CASES)
 
 
 def instant(seconds: float) -> str:

@@ -26,8 +26,7 @@ from isochrone.gateway.metrics import Metrics
 from isochrone.routing.engine import ERRORS, MEMBER, Engine, Incoming, Outgoing, own_response
 from isochrone.routing.requests import KEY_HEADERS, ProviderRequest
 from isochrone_common.metrics_server import encode_metrics
-from isochrone_common.route_consumer import key_variable
-from isochrone_wire.routes import RouteEntry, RouteTable
+from isochrone_wire.routes import RouteEntry
 
 MAX_BODY_BYTES = 32 << 20
 _EXTENSIONS = {"timeout": {"connect": 5.0, "read": 600.0, "write": 60.0}}
@@ -52,22 +51,13 @@ class GatewayEngine(Engine):
 
     def obstacle(self, entry: RouteEntry) -> str:
         """The reason for which a member gets no requests; empty if it may."""
-        if self.routes.may_use(entry):
-            return ""
-        missing = entry.credential_ref and self.routes.key(entry) is None
-        return f"{key_variable(entry.credential_ref or '')} is not set" if missing else "its host is not allowed"
+        return self.routes.obstacle(entry, sends_callers_key=False)
 
-    async def elsewhere(
-        self, outgoing: Outgoing, request: ProviderRequest | None, table: RouteTable | None
-    ) -> Incoming:
-        """Refuse a request that no member can take, with the reason."""
+    async def elsewhere(self, outgoing: Outgoing, request: ProviderRequest | None) -> Incoming:
+        """Refuse a request without a route, with the reason."""
         if request is None:
             known = "POST /v1/chat/completions, /v1/responses and /v1/messages with a JSON object"
             return _refused(404, f"this gateway takes {known}, not this {outgoing.method}")
-        if table is not None:
-            found = ((one, self.obstacle(one) or f"its dialect is {one.dialect}") for one in table.entries)
-            why = "; ".join(f"{one.target}: {reason}" for one, reason in found)
-            return _refused(503, f"the route {table.route!r} has no member for {request.dialect}: {why}")
         if names := self.names:
             known = ", ".join(map(repr, names))
             message = f"the model {request.route[:80]!r} is not a route of this gateway: use {known}"

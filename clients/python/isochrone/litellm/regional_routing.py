@@ -14,7 +14,7 @@ from prometheus_client import Counter, Gauge
 
 from isochrone.litellm import requests
 from isochrone.litellm.requests import deployment_orders, target_of
-from isochrone.routing.attempts import Cooldowns
+from isochrone.routing.attempts import Cooldowns, Failure, failure_of
 from isochrone.routing.engine import retry_after_s
 from isochrone.routing.routes import DEFAULT_CACHE_FOLDER, Routes
 from isochrone_wire.durations import SECOND_US
@@ -47,10 +47,6 @@ STALE = Gauge(
     multiprocess_mode="mostrecent",
 )
 _LOG = logging.getLogger("isochrone.litellm")
-_THROTTLED = 429
-# Timeouts, and failures of the provider; other client errors are the caller's.
-_TIMEOUT = 408
-_SERVER_ERROR = 500
 Deployment = dict[str, Any]
 
 
@@ -133,13 +129,14 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         deployment, status = requests.deployment_of(request_data), getattr(exception, "status_code", None)
         if deployment is None or deployment not in self._ordered or not isinstance(status, int):
             return
-        is_throttled, asked_s = status == _THROTTLED, None
+        failure, asked_s = failure_of(status), None
+        if failure is None:
+            return
+        is_throttled = failure is Failure.THROTTLED
         if is_throttled:
             response = getattr(exception, "response", None)
             headers = getattr(exception, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
             asked_s = retry_after_s([(str(name).encode(), str(value).encode()) for name, value in headers.items()])
-        elif status != _TIMEOUT and status < _SERVER_ERROR:
-            return
         now_s, draw = time.monotonic(), random.random()  # noqa: S311  # no secret
         with self._lock:
             self._cooldowns.fail(deployment, is_throttled=is_throttled, retry_after_s=asked_s, now_s=now_s, draw=draw)

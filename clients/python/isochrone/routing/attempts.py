@@ -95,6 +95,33 @@ class Cooldowns:
         return frozenset(name for name, one in self._rests.items() if not one.is_throttled and now_s < one.until_s)
 
 
+REFUSALS = {
+    401: "its key is refused",
+    402: "its account cannot pay",
+    403: "it forbids the request, as from a blocked region",
+    404: "it has no such model or path",
+    408: "it timed out",
+}
+"""The statuses with which a member refuses what another one may answer, and their usual reasons."""
+
+
+class Failure(StrEnum):
+    """The kinds of failures of a member that the status of its response states."""
+
+    THROTTLED = "throttled"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+def failure_of(status: int, *, is_page: bool = False) -> Failure | None:
+    """The failure that a status states, or a web page in place of an answer; `None` for one that is the caller's."""
+    if status == 429:  # noqa: PLR2004  # Too Many Requests
+        return Failure.THROTTLED
+    if status in REFUSALS:
+        return Failure.REFUSED
+    return Failure.FAILED if status >= 500 or (is_page and status < 400) else None  # noqa: PLR2004  # classes of statuses
+
+
 class NoHedge(StrEnum):
     """The reasons for not sending a second request."""
 

@@ -19,19 +19,14 @@ from typing import Any
 import httpcore
 
 from isochrone.routing import requests
-from isochrone.routing.attempts import HedgePlan, plan_hedge
+from isochrone.routing.attempts import REFUSALS, Failure, HedgePlan, failure_of, plan_hedge
 from isochrone.routing.requests import FirstContent, Headers, Progress, ProviderRequest
 from isochrone.routing.routes import Routes
 from isochrone_common.sse import UNFRAMED_BYTES
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RouteEntry, RouteTable
 
-_THROTTLED = 429
 _FIRST_REFUSAL = 300
-_ERRORS_FROM = 400
-_SERVER_ERRORS = (408, *range(500, 600))
-# Refusals of a key, or for want of payment: failures of a member with its own key.
-_ACCOUNT_ERRORS = (401, 402)
 _RETRIABLE = (
     httpcore.NetworkError,
     httpcore.RemoteProtocolError,
@@ -112,13 +107,12 @@ class Engine:
         table = await self._table(request.route) if request and request.route else None
         if request is None or table is None:
             self.routes.count("passed_through")
-            return await self.elsewhere(outgoing, request, table)
-        entries = tuple(
-            entry for entry in table.entries if entry.dialect == request.dialect and self.routes.may_use(entry)
-        )
+            return await self.elsewhere(outgoing, request)
+        obstacles = [self._obstacle(entry, request, outgoing) for entry in table.entries]
+        entries = tuple(entry for entry, why in zip(table.entries, obstacles, strict=True) if not why)
         if not entries:
             self.routes.count("no_member")
-            return await self.elsewhere(outgoing, request, table)
+            return _no_member(table, obstacles)
         self.routes.count("requests")
         order = self.routes.order(table, entries)
         if not order:
@@ -130,13 +124,19 @@ class Engine:
         self,
         outgoing: Outgoing,
         request: ProviderRequest | None,  # noqa: ARG002  # for a subclass
-        table: RouteTable | None,  # noqa: ARG002  # as above
     ) -> Incoming:
-        """Return the response to a request without a route, or whose table has no member for it."""
+        """Return the response to a request without a route."""
         return await self._exchange(outgoing)
 
     async def _table(self, route: str) -> RouteTable | None:
         return await self.routes.first_table(route) if not self.served or route in self.served else None
+
+    def _obstacle(self, entry: RouteEntry, request: ProviderRequest, outgoing: Outgoing) -> str:
+        """Return why the member cannot take the request; empty if it can."""
+        if entry.dialect != request.dialect:
+            return f"speaks {entry.dialect}, not {request.dialect}"
+        sends_key = requests.has_key(outgoing.headers) and not requests.is_same_origin(outgoing.url, entry.base_url)
+        return self.routes.obstacle(entry, sends_callers_key=sends_key)
 
     async def _try_in_order(
         self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
@@ -206,12 +206,8 @@ class Engine:
         except _RETRIABLE as error:
             self.routes.failed(entry.target)
             return Attempt(entry, error=error, is_failed=True)
-        if response.status == _THROTTLED:
-            self.routes.failed(entry.target, is_throttled=True, retry_after_s=retry_after_s(response.headers))
-            return Attempt(entry, response, is_failed=True)
-        if _is_failure(response, entry):
-            self.routes.failed(entry.target)
-            return Attempt(entry, response, is_failed=True)
+        if failure := failure_of(response.status, is_page=_is_page(response)):
+            return self._refused(request, entry, response, failure)
         try:
             attempt = await _read_ahead(response, request, entry)
         except BaseException:
@@ -219,6 +215,17 @@ class Engine:
             raise
         (self.routes.failed if attempt.is_failed else self.routes.succeeded)(entry.target)
         return attempt
+
+    def _refused(self, request: ProviderRequest, entry: RouteEntry, response: Incoming, failure: Failure) -> Attempt:
+        if failure is Failure.REFUSED:
+            if not self.routes.failover_on_refusals:
+                return Attempt(entry, response)
+            why = f"{entry.target} (model {entry.model}) returned {response.status}: {REFUSALS[response.status]}"
+            self.routes.warn(f"route {request.route}: {why}; requests go to the next member first")
+        is_throttled = failure is Failure.THROTTLED
+        rest_s = retry_after_s(response.headers) if is_throttled else None
+        self.routes.failed(entry.target, is_throttled=is_throttled, retry_after_s=rest_s)
+        return Attempt(entry, response, is_failed=True)
 
     async def _exchange(self, outgoing: Outgoing) -> Incoming:
         response = await self.pool.handle_async_request(
@@ -307,12 +314,8 @@ async def _end(task: "asyncio.Task[Attempt]") -> None:
         await _discard(await task)
 
 
-def _is_failure(response: Incoming, entry: RouteEntry) -> bool:
-    """True if the member cannot answer: not if it refuses this request."""
-    if response.status in _ACCOUNT_ERRORS:
-        return entry.credential_ref is not None
-    is_page = response.status < _ERRORS_FROM and _header(response.headers, b"content-type").startswith(b"text/html")
-    return is_page or response.status in _SERVER_ERRORS
+def _is_page(response: Incoming) -> bool:
+    return _header(response.headers, b"content-type").startswith(b"text/html")
 
 
 async def _discard(attempt: Attempt) -> None:
@@ -344,10 +347,19 @@ def _header(headers: Headers, wanted: bytes) -> bytes:
 
 def _refusal(rest_s: float) -> Incoming:
     """A 429 in place of a request that no member may take; callers wait and try again."""
-    body = json.dumps(
-        {"error": {"message": "no member of the route has capacity", "type": "no_capacity", "code": "no_capacity"}}
-    ).encode()
-    return own_response(_THROTTLED, body, (b"retry-after", str(max(1, math.ceil(rest_s))).encode()))
+    wait = (b"retry-after", str(max(1, math.ceil(rest_s))).encode())
+    return _error(429, "no_capacity", "no member of the route has capacity", wait)
+
+
+def _no_member(table: RouteTable, obstacles: Iterable[str]) -> Incoming:
+    """A 400 in place of a request that no member can take: its model is no model of the caller's own provider."""
+    whys = (f"{entry.target} {why}" for entry, why in zip(table.entries, obstacles, strict=True))
+    return _error(400, "no_member", f"no member of the route {table.route} can take this request: {'; '.join(whys)}")
+
+
+def _error(status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> Incoming:
+    body = {"type": "error", "error": {"message": message, "type": code, "code": code}}
+    return own_response(status, json.dumps(body).encode(), *headers)
 
 
 def own_response(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Incoming:

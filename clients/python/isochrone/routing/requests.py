@@ -70,6 +70,21 @@ def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:
     return ProviderRequest(dialect=_DIALECT_OF[end], endpoint=endpoint, document=document)
 
 
+def has_key(given: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether the caller sends a key."""
+    return any(name.lower() in KEY_HEADERS for name, _ in given)
+
+
+def is_same_origin(url: str, other: str) -> bool:
+    """Return whether two addresses have the same scheme, host and port."""
+    return _origin(url) == _origin(other)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
 def address(request: ProviderRequest, entry: RouteEntry) -> str:
     """The URL of the request at a member: a host in other letters in punycode, such a path in percent codes."""
     base, parts = entry.base_url, urlsplit(entry.base_url)

@@ -20,7 +20,7 @@ import httpcore
 from isochrone.routing import background, table_file
 from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, order
 from isochrone.routing.background import BackgroundLoop
-from isochrone.routing.subscription import CollectorClock, Subscription
+from isochrone.routing.subscription import CollectorClock, Subscription, log
 from isochrone_common.address import UNIX
 from isochrone_common.route_consumer import FollowedTables, key_variable
 from isochrone_common.trust import Trust, tls_context
@@ -45,6 +45,10 @@ class Routes:
     credential; without it, the key of `deepseek` is the environment variable `DEEPSEEK_API_KEY`. Members without their
     key are left out. Requests and keys are sent only to `hosts`; `None` trusts the collector with that.
 
+    A member without a credential receives the caller's key only at the address of the caller, or with
+    `send_callers_key`. After a 401, 402, 403, 404 or 408 the next member is tried, unless `failover_on_refusals` is
+    false.
+
     `hedge_ratio` is the largest share of second requests, 0 for none; requests with tools have one only with
     `hedge_tool_calls`. `counters` counts what happened since the start, by name.
     """
@@ -60,6 +64,8 @@ class Routes:
         cache_folder: str | Path | None = DEFAULT_CACHE_FOLDER,
         hedge_ratio: float = DEFAULT_RATIO,
         hedge_tool_calls: bool = False,
+        failover_on_refusals: bool = True,
+        send_callers_key: bool = False,
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         trust: Trust | None = None,
@@ -71,12 +77,15 @@ class Routes:
         self.url = url
         self.region = region
         self.hedge_tool_calls = hedge_tool_calls
+        self.failover_on_refusals = failover_on_refusals
         self.budget = HedgeBudget(ratio=hedge_ratio, tokens=1.0 if hedge_ratio else 0.0)
         self.cooldowns = Cooldowns()
         self.counters: Counter[str] = Counter()
         self.background = BackgroundLoop()
         self._token = token
         self._keys = keys
+        self._send_callers_key = send_callers_key
+        self._warned_s: dict[str, float] = {}
         self._hosts = None if hosts is None else frozenset(hosts)
         self._cache = None if cache_folder is None else self._file_in(Path(cache_folder))
         self._ssl_context = ssl_context
@@ -201,15 +210,32 @@ class Routes:
         draw = random.random()  # noqa: S311  # no secret
         return order(entries, unassigned=table.unassigned, draw=draw, throttled=throttled, failing=failing)
 
-    def may_use(self, entry: RouteEntry) -> bool:
-        """Return whether requests may be sent to the member: its host is allowed, and its key is there."""
-        if self._hosts is not None and urlsplit(entry.base_url).hostname not in self._hosts:
-            self.count("host_refused")
-            return False
-        if entry.credential_ref and self.key(entry) is None:
-            self.count("key_missing")
-            return False
-        return True
+    def obstacle(self, entry: RouteEntry, *, sends_callers_key: bool) -> str:
+        """Return why no request may be sent to the member, and log it; empty if one may be. `sends_callers_key`: the
+        request has a key for another origin, which a member without a key of its own would receive.
+        """
+        host, name = urlsplit(entry.base_url).hostname, entry.credential_ref
+        if self._hosts is not None and host not in self._hosts:
+            event, why = "host_refused", f"is at {host}, which is not one of `hosts`"
+        elif name and self.key(entry) is None:
+            event, why = "key_missing", f"has no key: set {key_variable(name)}, or `keys`"
+        elif not name and sends_callers_key and not self._send_callers_key:
+            event = "key_withheld"
+            why = "has no credential: name one in the plan, or let it have the caller's key with `send_callers_key`"
+        else:
+            return ""
+        self.count(event)
+        self.warn(f"{entry.target} {why}")
+        return why
+
+    def warn(self, text: str) -> None:
+        """Log a warning, each text once a minute."""
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s < self._warned_s.get(text, 0.0):
+                return
+            self._warned_s[text] = now_s + 60.0
+        log.warning("%s", text)
 
     def key(self, entry: RouteEntry) -> str | None:
         """The key of a member; `None` if it has none."""

@@ -100,7 +100,7 @@ async def test_requests_follow_the_tables_of_the_region(
     )
 
     def routes(region: str) -> Routes:
-        world.opened.append(Routes(f"http://{web.address}", region, cache_folder=None))
+        world.opened.append(Routes(f"http://{web.address}", region, cache_folder=None, send_callers_key=True))
         return world.opened[-1]
 
     east, west = (sdk.ask(routes(region)) for region in (EAST, WEST))

@@ -129,7 +129,7 @@ def test_a_user_without_a_home(world: World, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     world.first_then("none", "crlf")
-    with Routes(world.server.url, REGION) as routes:
+    with Routes(world.server.url, REGION, send_callers_key=True) as routes:
         assert ask(client_of(routes)) == "fault-none"
         assert routes.counters["cache_failed"] == 1
 

@@ -100,13 +100,33 @@ def test_throttled_members_are_left_alone(world: World) -> None:
     assert routes.counters["no_capacity"] == 1
 
 
-def test_a_route_without_members_of_the_dialect_is_untouched(world: World) -> None:
-    """A request is never sent to a member that speaks another dialect."""
-    world.publish(world.entry("none", weight=1.0, dialect="gemini"))
-    routes = world.routes()
-    with pytest.raises(sdks.openai.APIConnectionError):
-        ask(client_of(routes))
+def test_a_route_without_a_member_for_the_request(world: World) -> None:
+    """The error names the route and why no member can take the request, which is not sent to the SDK's own address."""
+    world.publish(world.entry("none", weight=1.0, dialect="gemini"), world.entry("crlf", credential_ref="other"))
+    routes = world.routes(keys={})
+    with pytest.raises(sdks.openai.BadRequestError) as caught:
+        ask(client_of(routes, base_url=world.simulator.base_url))
+    assert "no member of the route chat can take this request: " in str(caught.value)
+    assert "sim/none speaks gemini, not openai-chat; sim/crlf has no key: set OTHER_API_KEY" in str(caught.value)
     assert routes.counters["no_member"] == 1
+
+
+def test_the_callers_key_stays_at_its_address(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A member without a credential gets the caller's key at the caller's own address or with leave; the log says so
+    once. A caller without a key has none to lose.
+    """
+    world.publish(world.entry("none", weight=1.0, url=f"{world.simulator.base_url}/"), world.entry("crlf"))
+    with caplog.at_level("WARNING", "isochrone.routing"):
+        routes = world.routes(send_callers_key=False)
+        for _ in range(2):
+            with pytest.raises(sdks.openai.BadRequestError, match="sim/none has no credential"):
+                ask(client_of(routes))
+    line = "sim/none has no credential: name one in the plan, or let it have the caller's key with `send_callers_key`"
+    assert [record.message for record in caplog.records] == [line, line.replace("none", "crlf")]
+    assert routes.counters["key_withheld"] == 4
+    assert ask(client_of(routes, base_url=world.simulator.base_url)) == "fault-none"
+    with httpx2.Client(transport=Transport(routes)) as client:
+        assert client.post(URL, json={"model": "chat", "messages": MESSAGES}).json()["model"] == "fault-none"
 
 
 def test_keys_are_those_of_the_members(world: World, simulator_with_key: Simulator) -> None:
@@ -357,7 +377,7 @@ def test_the_first_request_waits_for_the_tables(world: World) -> None:
     """The first request waits for the tables; forty threads share a client, each with its own content."""
     world.first_then("none", "crlf", route="other")
     world.first_then("none", "crlf")
-    with Routes(world.server.url, REGION, cache_folder=None) as routes:
+    with Routes(world.server.url, REGION, cache_folder=None, send_callers_key=True) as routes:
         assert ask(client_of(routes)) == "fault-none"
     world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
     client = client_of(world.routes())
@@ -399,19 +419,6 @@ def test_an_answer_that_breaks_off_costs_no_request(world: World, fault: str, as
     routes = world.routes()
     assert asked(client_of(routes)) == "fault-none"
     assert routes.counters["failovers"] == 1
-
-
-@pytest.mark.parametrize(("fault", "key"), [("401", "own"), ("401", None), ("404", "own")])
-def test_a_refused_key(world: World, fault: str, key: str | None) -> None:
-    """A refusal of the member's own key is its failure; that of the caller's key, or of the request, is not."""
-    world.publish(world.entry(fault, weight=1.0, credential_ref=key), world.entry("none"))
-    client = client_of(world.routes(keys={"own": "sk-1"}))
-    if (fault, key) == ("401", "own"):
-        assert ask(client) == "fault-none"
-    else:
-        with pytest.raises(sdks.openai.APIStatusError) as caught:
-            ask(client)
-        assert caught.value.status_code == int(fault)
 
 
 def test_comments_without_end_are_the_callers(world: World) -> None:

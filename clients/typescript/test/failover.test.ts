@@ -1,0 +1,105 @@
+/** The client passes the cases of `clients/cases.json` in which members answer requests, with the real `ai` package. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, before, test } from "node:test";
+
+import { APICallError } from "@ai-sdk/provider";
+import { generateText, streamText, type LanguageModel } from "ai";
+
+import type { RouteEntry, Routes } from "../src/index.js";
+import { eventually, modelOf, PROMPT, World } from "./world.js";
+
+/** The cases are data; a field that is missing has the default of its use. */
+type Case = any;
+
+const PATH = new URL("../../../cases.json", import.meta.url);
+const CASES: Record<string, Case[]> = JSON.parse(readFileSync(PATH, "utf8"));
+
+/** The scripts of the members by the first part of their path, `/CASE-NAME`. */
+const scripts = new Map<string, Case>();
+
+/** Providers that answer by their scripts, otherwise with their name as text. */
+const providers = createServer(async (request, response) => {
+  const [path = "", name] = /^\/\d+-(\w+)/.exec(request.url ?? "") ?? [];
+  const script = scripts.get(path) ?? assert.fail(request.url);
+  const { stream } = JSON.parse((await request.toArray()).join(""));
+  const { status = 200, body, then, retry_after } = script;
+  if (then === "reset") return void request.socket.resetAndDestroy();
+  const answer = { choices: [{ index: 0, message: { role: "assistant", content: name }, finish_reason: "stop" }] };
+  const delta = { choices: [{ index: 0, delta: { content: name }, finish_reason: "stop" }] };
+  const isEvents = stream && status === 200 && body === undefined;
+  const events = (script.data ?? [delta]).map((one: unknown) => `data: ${JSON.stringify(one)}\n\n`).join("");
+  const text = isEvents ? events : (body ?? JSON.stringify(status === 200 ? answer : { error: { message: "no" } }));
+  response.writeHead(status, {
+    "content-type": isEvents ? "text/event-stream" : (script.type ?? "application/json"),
+    "content-length": text.length + (then === "cut" ? 1 : 0),
+    ...(retry_after && { "retry-after": retry_after }),
+  });
+  response.write(text);
+  setImmediate(() => (then === "cut" ? request.socket.destroy() : response.end()));
+});
+
+before(() => new Promise<void>((resolve) => providers.listen(0, "127.0.0.1", resolve)));
+after(() => {
+  providers.closeAllConnections();
+  providers.close();
+});
+
+/** The member that answered, the status of a refusal, or `broken` for an answer that fails later. */
+async function answerOf(model: LanguageModel, isStreamed: boolean): Promise<string | number> {
+  const options = { model, prompt: PROMPT, maxRetries: 0, onError: () => undefined };
+  try {
+    if (!isStreamed) return (await generateText(options)).text;
+    let text = "";
+    for await (const part of streamText(options).fullStream) {
+      if (part.type === "error") throw text ? new Error("it fails later", { cause: part.error }) : part.error;
+      if (part.type === "text-delta") text += part.text;
+    }
+    return text;
+  } catch (error) {
+    const status = APICallError.isInstance(error) ? (error.statusCode ?? 0) : 0;
+    return status >= 400 ? status : "broken";
+  }
+}
+
+/** How the first member rests, by a route that it shares with a member that no request is sent to. */
+function restOf(routes: Routes): string | null {
+  if (!routes.pick("witness", { without: ["sim/witness"] })) return "throttled";
+  return routes.pick("witness")?.target === "sim/first" ? null : "failing";
+}
+
+let count = 0;
+
+function cases(subject: string): void {
+  for (const one of CASES[subject] ?? assert.fail(`no cases of ${subject}`))
+    test(`${subject}: ${one.law}`, async (t) => {
+      for (const isStreamed of one.stream ?? [false, true]) {
+        count += 1;
+        const world = await World.of(t);
+        const [first, second] = ["first", "second"].map((name) => {
+          const path = `/${count}-${name}`;
+          scripts.set(path, one[name] ?? {});
+          const base_url = `http://127.0.0.1:${(providers.address() as AddressInfo).port}${path}/v1`;
+          return world.entry(name, { base_url, weight: name === "first" ? 1 : 0 });
+        }) as [RouteEntry, RouteEntry];
+        world.publish([first, world.entry("witness")], { route: "witness" });
+        world.publish([first, second]);
+        const lines: string[] = [];
+        const routes = world.routes(undefined, {
+          cacheFolder: null,
+          failoverOnRefusals: one.refusals,
+          log: (line) => lines.push(line),
+        });
+        await eventually(() => routes.table("chat") !== undefined, "the tables");
+        if (one.failed_before) routes.failed("sim/first");
+        assert.equal(await answerOf(modelOf(routes), isStreamed), one.answer);
+        assert.equal(restOf(routes), one.rest);
+        assert.deepEqual(lines.slice(0, 1), one.logged ? [`isochrone: ${one.logged}`] : []);
+      }
+    });
+}
+
+cases("failover");
