@@ -94,9 +94,13 @@ def ranked_members(inputs: Inputs, members: list[str]) -> list[str]:
 
 
 def present_best(inputs: Inputs, present: Present, members: Sequence[str]) -> str:
-    """Return the first of `members`, or another one that is no worse and leads it at present."""
+    """Return the first of `members`, or one that is no worse and is expected to lead it by what a switch needs, however
+    uncertain that is: there is no first choice to stay with.
+    """
     first, *others = members
-    return max(leads, key=leads.__getitem__) if (leads := _leads(inputs, present, first, others)) else first
+    found = {one: lead(inputs, present, one, first) for one in others if no_worse_group(inputs, first, one)}
+    ahead = {target: one.expected_us for target, one in found.items() if one and one.expected_us >= one.needed_us}
+    return max(ahead, key=ahead.__getitem__) if ahead else first
 
 
 def find_switch(state: State, inputs: Inputs, present: Present, members: list[str]) -> Switch | None:
@@ -171,17 +175,19 @@ def begin_epoch(state: State, inputs: Inputs) -> State:
 def share_among(state: State, inputs: Inputs, present: Present, members: Sequence[str]) -> State:
     """Return the state with the members of the first rank, which are level with the first choice.
 
-    A share stays until it is less probable, so that it does not come and go.
+    A share stays until it is less probable, so that it does not come and go. It begins only if the member leads all
+    that the first choice leads: what was level with a member that has just become faster looks level for a while.
     """
-    rules, incumbent = inputs.rules, state.incumbent
-    others = [target for target in members if target != incumbent]
-    sharing = []
-    for target in others if incumbent else ():
-        found, has_share = lead(inputs, present, target, incumbent or ""), target in state.sharing
+    rules, first = inputs.rules, state.incumbent
+    sharing, joining = list[str](), list[str]()
+    for target in [one for one in members if one != first] if first else ():
+        found, has_share = lead(inputs, present, target, first or ""), target in state.sharing
         least = rules.unlevel_share if has_share else rules.level_share
         is_level = has_share if found is None else found.level >= least
-        if is_level and no_worse_group(inputs, incumbent or "", target):
-            sharing.append(target)
+        if is_level and no_worse_group(inputs, first or "", target):
+            (sharing if has_share else joining).append(target)
+    led = [other for other in members if joining and _leads(inputs, present, other, [first or ""])]
+    sharing += [target for target in joining if all(_leads(inputs, present, other, [target]) for other in led)]
     return replace(state, sharing=tuple(sharing))
 
 

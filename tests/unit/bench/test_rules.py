@@ -4,10 +4,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bench.decide.__main__ import one_hot, outcome
 from bench.decide.rules import epochs_of, last
-from bench.decide.worlds import World, course
+from bench.decide.worlds import Course, World, course
 from fixtures.litellm import PYTHON, environment, requires_litellm
 
 # LiteLLM's strategy gets the TTFTs of an epoch as those of streamed answers (s), and is asked for the next deployment.
@@ -57,3 +59,15 @@ def test_last_ten_is_the_lowest_latency_strategy_of_litellm(world: World, tmp_pa
     chosen = last(10, 0.0)(of)
     assert len(set(chosen.tolist())) == world.members
     assert json.loads(found.stdout) == chosen.tolist()
+
+
+@pytest.mark.parametrize(("out", "regrets"), [(slice(8, 10), (150.0, 150.0)), (slice(11, 13), (75.0, 225.0))])
+def test_no_rule_is_lucky_in_outages(out: slice, regrets: tuple[float, float]) -> None:
+    """An outage that begins after a decision costs all rules the same; one that was seen, only those that stay."""
+    cost = np.full((18, 2), 100.0)
+    cost[out, 1] += 1800
+    failed, nothing = cost[..., np.newaxis] > 100, np.zeros((18, 2), bool)
+    found = Course(
+        world=World(name="one outage"), cost_ms=cost, is_tight=nothing, ttft_ms=cost, failed=failed, throttled=nothing
+    )
+    assert [outcome(found, one_hot(np.full(3, member), 2)).regret_ms for member in (0, 1)] == list(regrets)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from isochrone_collector.routing.decision import Decision, decide
 from isochrone_collector.routing.inputs import Inputs, JointRounds, rules_for
 from isochrone_collector.routing.objective import cost_of, eligible
-from isochrone_collector.routing.switch import State, epoch_of, ranked_members
+from isochrone_collector.routing.present_levels import LEVELS, Present
+from isochrone_collector.routing.switch import State, epoch_of, ranked_members, share_among
 from isochrone_collector.routing.table import build_table, explain_steps, needs_publishing
 from isochrone_collector.routing.weights import UNASSIGNED, caps, ramp, transfer, wanted_weights, within_plan
 from isochrone_wire.answers import Proportion, Quantile
@@ -228,6 +229,31 @@ def test_equal_members_come_to_share() -> None:
     )
     worse = joint_rounds(a=[350.0] * 66 + [290.0] * 6, b=[350.0] * 72)
     assert decide(inputs_for(A, B, joint=worse), later).state.weights["a"] >= 0.75
+
+
+def present(**logs: float) -> Present:
+    """Levels that are certain: the logarithm of the ratio of two members, such as `ab`."""
+    rows = {(pair[0], pair[1]): place for place, pair in enumerate(logs)}
+    probabilities = np.array([np.abs(LEVELS - log) == np.abs(LEVELS - log).min() for log in logs.values()], float)
+    return Present(rows=rows, probabilities=probabilities, caution=0.0, likely=0.5)
+
+
+@pytest.mark.parametrize(("ac", "sharing"), [(0.36, ("c",)), (0.0, ())])
+def test_who_shares_leads_what_the_first_choice_leads(ac: float, sharing: tuple[str, ...]) -> None:
+    """A member that looks level with the first choice shares if it leads the slower member as well, else it waits."""
+    known = inputs_for(A, B, evidence("c", 350))
+    first = replace(CALM, incumbent="b")
+    assert share_among(first, known, present(ab=0.36, bc=0.0, ac=ac), ["a", "b", "c"]).sharing == sharing
+    shared = replace(first, sharing=("c",))
+    assert share_among(shared, known, present(ab=0.36, bc=0.0, ac=ac), ["a", "b", "c"]).sharing == ("c",)
+
+
+def test_the_first_choice_of_a_route_is_the_likeliest_one() -> None:
+    """Six noisy rounds are not enough for a switch, but for the first choice, because there is nothing to stay with."""
+    joint = joint_rounds(a=noisy(1, *[480.0] * 6), b=noisy(2, *[350.0] * 6))
+    first = decide(inputs_for(A, B, joint=joint), State())
+    assert first.state.incumbent == "b"
+    assert decide(inputs_for(A, B, joint=joint), CALM).change is ChangeKind.EVIDENCE
 
 
 def test_a_price_counts_as_the_objective_says() -> None:
