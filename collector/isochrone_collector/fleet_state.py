@@ -13,7 +13,7 @@ tokens. Budgets do not limit the forecast: a forecast above the budget means tha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isochrone_wire import durations
 from isochrone_wire.fleet import Liveness, SpendLine
@@ -31,44 +31,64 @@ _FRESH_US = MINUTE_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VantageSignals:
-    """What liveness is computed from: when a vantage was seen, its newest sample, its plan (0: none), its spool."""
+class VantageState:
+    """A vantage with its newest heartbeat, and the samples in the ledger of the epoch that the heartbeat counts."""
 
+    name: str
+    region: str
     first_seen_at: int
     last_seen_at: int
-    next_heartbeat_at: int | None = None
     newest_sample_at: int | None = None
+    next_heartbeat_at: int | None = None
+    agent_version: str = ""
     plan_version: int = 0
     refused_plan_version: int | None = None
+    refused_plan_reason: str | None = None
     spool_depth: int = 0
+    spool_oldest_at: int | None = None
+    quarantined: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    clock_offset_us: int | None = None
+    clock_uncertainty_us: int | None = None
+    loop_lag_us: int | None = None
+    finished: int = 0
+    ledgered: int = 0
+    rounds_missed: int = 0
+    missing_keys: str | None = None
+    refused_targets: str | None = None
     stopped: bool = False
+    duplicate_at: int | None = None
+
+    @property
+    def due_at(self) -> int:
+        """The instant at which the next heartbeat is due."""
+        return self.next_heartbeat_at or self.last_seen_at + _DEFAULT_HEARTBEAT_US
 
 
-def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tuple[Liveness, str]:
+def classify(state: VantageState, *, now_at: int, plan: Plan | None) -> tuple[Liveness, str]:
     """Return the liveness at `now_at` (microseconds since the epoch) under the plan in force, with the reason."""
-    if signals.stopped:
-        waiting = f"; {signals.spool_depth} samples wait in its spool" if signals.spool_depth else ""
-        since = durations.rough(now_at - signals.last_seen_at)
+    if state.stopped:
+        waiting = f"; {state.spool_depth} samples wait in its spool" if state.spool_depth else ""
+        since = durations.rough(now_at - state.last_seen_at)
         return Liveness.STOPPED, f"its agent was stopped {since} ago{waiting}"
-    due_at = signals.next_heartbeat_at or signals.last_seen_at + _DEFAULT_HEARTBEAT_US
-    if now_at > due_at + LATE_GRACE_US:
-        last, due = durations.rough(now_at - signals.last_seen_at), durations.rough(now_at - due_at)
+    if now_at > state.due_at + LATE_GRACE_US:
+        last, due = durations.rough(now_at - state.last_seen_at), durations.rough(now_at - state.due_at)
         return Liveness.LATE, f"last heartbeat {last} ago; the next was due {due} ago"
-    newest_at = signals.newest_sample_at
+    newest_at = state.newest_sample_at
     if newest_at is not None and now_at - newest_at <= fresh_us(plan):
         return Liveness.ONLINE, "samples arrive"
     nothing = _why_nothing_planned(plan)
     if nothing:
         return Liveness.EMPTY, nothing
-    last = f"last heartbeat {durations.rough(now_at - signals.last_seen_at)} ago"
-    joined = f"no sample since it joined {durations.rough(now_at - signals.first_seen_at)} ago"
+    last = f"last heartbeat {durations.rough(now_at - state.last_seen_at)} ago"
+    joined = f"no sample since it joined {durations.rough(now_at - state.first_seen_at)} ago"
     old = joined if newest_at is None else f"its newest sample is {durations.rough(now_at - newest_at)} old"
     version = plan.version if plan else 0
     # The most likely cause: the first that applies.
     clues = (
-        (signals.refused_plan_version == version, f"it refuses plan {version}"),
-        (not signals.plan_version, f"it does not run plan {version}"),
-        (signals.spool_depth > 0, f"{signals.spool_depth} samples wait in its spool"),
+        (state.refused_plan_version == version, f"it refuses plan {version}"),
+        (not state.plan_version, f"it does not run plan {version}"),
+        (state.spool_depth > 0, f"{state.spool_depth} samples wait in its spool"),
     )
     clue = next((clue for holds, clue in clues if holds), "see its log for the probes")
     return Liveness.SILENT, f"{last}, but {old}; {clue}"

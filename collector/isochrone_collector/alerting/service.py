@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from isochrone_collector.alerts.conditions import ABSENCE_KINDS, VantageHeartbeat, absence_alerts
+from isochrone_collector.alerts.conditions import ABSENCE_KINDS, absence_alerts
 from isochrone_collector.alerts.message import (
     Action,
     AlertMessage,
@@ -92,8 +92,7 @@ class AlertService:
         if not 0 <= now_at - self._checked_at <= _MAX_CHECK_GAP_US:
             self._checked_since_at = now_at
         self._checked_at = now_at
-        heartbeats = [VantageHeartbeat(*(getattr(row, name) for name in VantageHeartbeat._fields)) for row in states]
-        for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._checked_since_at):
+        for message in absence_alerts(states, last_alerts, now_at=now_at, since_at=self._checked_since_at):
             async with self.database.connection() as connection:
                 await self.raise_alert(connection, message)
 

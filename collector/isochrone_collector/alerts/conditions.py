@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from isochrone_collector.alerts.message import AlertMessage, alert, of_absence, of_return
-from isochrone_collector.fleet_state import LATE_GRACE_US, Spender, budget_of
+from isochrone_collector.fleet_state import LATE_GRACE_US, Spender, VantageState, budget_of
 from isochrone_wire import durations
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.json_format import rfc3339
@@ -35,29 +35,6 @@ ABSENCE_KINDS = (AlertKind.VANTAGE_ABSENT, AlertKind.VANTAGE_BACK)
 _MIN_TOLERANCE_US = 2 * MINUTE_US
 _MISSED_HEARTBEATS = 3
 _STOPPED_TOLERANCE_US = 60 * MINUTE_US
-_DEFAULT_HEARTBEAT_US = MINUTE_US
-
-
-class VantageHeartbeat(NamedTuple):
-    """A vantage's last heartbeat, and the next one it announced."""
-
-    name: str
-    region: str
-    last_seen_at: int
-    next_heartbeat_at: int | None = None
-    stopped: bool = False
-
-    @property
-    def due_at(self) -> int:
-        """The instant at which the next heartbeat is due."""
-        return self.next_heartbeat_at or self.last_seen_at + _DEFAULT_HEARTBEAT_US
-
-    @property
-    def tolerance_us(self) -> int:
-        """The lateness, in microseconds, from which on the vantage is absent."""
-        if self.stopped:
-            return _STOPPED_TOLERANCE_US
-        return max(_MISSED_HEARTBEATS * max(0, self.due_at - self.last_seen_at), _MIN_TOLERANCE_US)
 
 
 class LastAlert(NamedTuple):
@@ -69,13 +46,13 @@ class LastAlert(NamedTuple):
 
 
 def absence_alerts(
-    vantages: Iterable[VantageHeartbeat], last_alerts: Mapping[str, LastAlert], *, now_at: int, since_at: int
+    vantages: Iterable[VantageState], last_alerts: Mapping[str, LastAlert], *, now_at: int, since_at: int
 ) -> Iterator[AlertMessage]:
     """Yield the alerts to raise now. `last_alerts` are by vantage name; `since_at` is when watching began."""
     for vantage in vantages:
         last = last_alerts.get(vantage.name)
         was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
-        if now_at - max(vantage.due_at, since_at) > vantage.tolerance_us:
+        if now_at - max(vantage.due_at, since_at) > _tolerance_us(vantage):
             # The alert is of this absence if it was raised after the vantage was last seen.
             is_raised = was_absent and last is not None and last.raised_at >= vantage.last_seen_at
             if now_at - vantage.last_seen_at < DAY_US and not is_raised:
@@ -84,6 +61,13 @@ def absence_alerts(
         elif last and was_absent and now_at <= vantage.due_at + LATE_GRACE_US:
             back = {"absence": last.alert_id, "absent_at": last.raised_at, "raised_at": now_at}
             yield of_return(vantage.name, vantage.region, **back)
+
+
+def _tolerance_us(vantage: VantageState) -> int:
+    """Return the lateness, in microseconds, from which on a vantage is absent."""
+    if vantage.stopped:
+        return _STOPPED_TOLERANCE_US
+    return max(_MISSED_HEARTBEATS * max(0, vantage.due_at - vantage.last_seen_at), _MIN_TOLERANCE_US)
 
 
 CLOCK_WRONG_US = 10 * SECOND_US

@@ -25,13 +25,13 @@ from isochrone_collector.alerts.conditions import (
 from isochrone_collector.alerts.message import of_collector_clock, of_low_disk
 from isochrone_collector.clock import AGREE_US, ClockGuard, Verdict, elapsed_us, now_at
 from isochrone_collector.disk_space import DiskLevel, DiskSpace
+from isochrone_collector.fleet_state import VantageState
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import serialization
 from isochrone_collector.store import alerts, incidents, job_state, vantages
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.postgres.pool import Connection, Database, fetch_values
-from isochrone_collector.store.vantages import VantageStateRow
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.routes import RouteTable
@@ -147,7 +147,7 @@ class FleetWatch:
         self._plans = plans
         self._alerting = alerting
         self._clock = clock
-        self._wrong_clocks: list[VantageStateRow] = []
+        self._wrong_clocks: list[VantageState] = []
         self._read_at = 0
 
     async def run(self) -> None:

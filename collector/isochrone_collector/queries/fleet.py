@@ -1,21 +1,21 @@
 """Queries for the state and the spend of vantages."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from itertools import chain
 
 from isochrone_collector.analysis.differential.participation import PlanSpan, active_window, planned_rounds
-from isochrone_collector.fleet_state import VantageSignals, classify, spend_lines
+from isochrone_collector.fleet_state import VantageState, classify, spend_lines
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.region_places import RegionPlace, place_of
 from isochrone_collector.store import probe_queries, vantages
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import RecordedRow
-from isochrone_collector.store.vantages import VantageRow, VantageStateRow
+from isochrone_collector.store.vantages import VantageRow
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import Coverage, CoverageList, SpendList, VantageList, VantageStatus
 from isochrone_wire.model import Plan
 
-_SIGNALS = [field.name for field in fields(VantageSignals)]
 _STATUS_FIELDS = {field.name for field in fields(VantageStatus)}
 
 
@@ -48,10 +48,9 @@ async def spend(context: QueryContext, selection: Selection) -> SpendList:
     return SpendList(spend=tuple(chain.from_iterable(lines)))
 
 
-def _status(row: VantageStateRow, *, now_at: int, plan: Plan | None, place: RegionPlace | None) -> VantageStatus:
-    values = asdict(row)
-    liveness, reason = classify(VantageSignals(**{name: values[name] for name in _SIGNALS}), now_at=now_at, plan=plan)
-    shown = {name: part for name, part in values.items() if name in _STATUS_FIELDS}
+def _status(row: VantageState, *, now_at: int, plan: Plan | None, place: RegionPlace | None) -> VantageStatus:
+    liveness, reason = classify(row, now_at=now_at, plan=plan)
+    shown = {name: part for name, part in fields_of(row).items() if name in _STATUS_FIELDS}
     status = VantageStatus(liveness=liveness, reason=reason, **shown)
     if place is None:
         return status

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.fleet_state import Spender, reported
+from isochrone_collector.fleet_state import Spender, VantageState, reported
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_tuples, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.model import MINUTE_US, SECOND_US, Heartbeat, Vantage
@@ -24,36 +24,6 @@ class VantageRow:
     region: str
     first_seen_at: int
     last_seen_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VantageStateRow:
-    """A vantage with its newest heartbeat, and the samples in the ledger of the epoch that the heartbeat counts."""
-
-    name: str
-    region: str
-    first_seen_at: int
-    last_seen_at: int
-    newest_sample_at: int | None
-    next_heartbeat_at: int | None
-    agent_version: str
-    plan_version: int
-    refused_plan_version: int | None
-    refused_plan_reason: str | None
-    spool_depth: int
-    spool_oldest_at: int | None
-    quarantined: int
-    dropped: dict[str, int]
-    clock_offset_us: int | None
-    clock_uncertainty_us: int | None
-    loop_lag_us: int | None
-    finished: int
-    ledgered: int
-    rounds_missed: int
-    missing_keys: str | None
-    refused_targets: str | None
-    stopped: bool
-    duplicate_at: int | None
 
 
 LEASE_US = 30 * SECOND_US
@@ -255,9 +225,9 @@ async def vantages(connection: Connection) -> list[VantageRow]:
     return await fetch(connection, "vantages", VantageRow)
 
 
-async def states(connection: Connection, *, now_at: int) -> list[VantageStateRow]:
+async def states(connection: Connection, *, now_at: int) -> list[VantageState]:
     """Return all vantages with their heartbeats and their accounts in the ledger, by region and name."""
-    return await fetch(connection, "vantage_states", VantageStateRow, now_at=now_at)
+    return await fetch(connection, "vantage_states", VantageState, now_at=now_at)
 
 
 async def spenders(connection: Connection) -> list[Spender]:

@@ -9,7 +9,7 @@ from isochrone_collector.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.fleet_state import (
     LATE_GRACE_US,
     Spender,
-    VantageSignals,
+    VantageState,
     budget_of,
     classify,
     fresh_us,
@@ -26,7 +26,9 @@ EVERY_5_MIN = replace(EVERY_30_S, id=2, every_us=5 * MINUTE_US)
 PLAN = Plan(version=4, baseline="us", targets=(EVERY_30_S, EVERY_5_MIN))
 PAUSED = replace(PLAN, targets=(replace(EVERY_30_S, paused=True),))
 SLOW = replace(PLAN, targets=(replace(EVERY_30_S, paused=True), EVERY_5_MIN))
-WELL = VantageSignals(
+WELL = VantageState(
+    name="ohio-1",
+    region="us-east-2",
     first_seen_at=NOW_AT - DAY_US,
     last_seen_at=NOW_AT - 3 * SECOND_US,
     next_heartbeat_at=NOW_AT + 12 * SECOND_US,

@@ -7,16 +7,16 @@ import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from fixtures.postgres import rows
+from isochrone_collector.fleet_state import VantageState
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
-from isochrone_collector.store.vantages import VantageStateRow
 from isochrone_wire.model import SECOND_US, Account, Heartbeat, Vantage
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 BEFORE, AFTER = 5, 9
 
 
-async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageStateRow:
+async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageState:
     async with local.database.connection() as connection:
         (found,) = (row for row in await vantages.states(connection, now_at=local.clock.at) if row.name == vantage.name)
     return found
@@ -29,7 +29,7 @@ async def deliver(local: InProcessCollector, epoch: int, seq: int, n: int, /, **
     await local.push(US, samples, epoch=epoch, seq=seq if n else 0, heartbeat=Heartbeat(**heartbeat))
 
 
-def account_of(row: VantageStateRow) -> Account:
+def account_of(row: VantageState) -> Account:
     return Account(finished=row.finished, stored=row.ledgered, spooled=row.spool_depth, dropped=row.dropped)
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from isochrone_collector.alerts.conditions import (
     LastAlert,
-    VantageHeartbeat,
     absence_alerts,
     budget_alerts,
     is_clock_wrong,
@@ -16,7 +15,7 @@ from isochrone_collector.alerts.conditions import (
     of_vantage_clock,
 )
 from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.fleet_state import Spender
+from isochrone_collector.fleet_state import Spender, VantageState
 from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Budget, Plan, Price, Spend, Target, day_of
@@ -28,13 +27,19 @@ from testdata.routes import CHAT
 SEEN_AT = 1_795_000_000_000_000
 
 
-def heard(promise_s: int | None = 15, *, seen_at: int = SEEN_AT) -> VantageHeartbeat:
+def heard(promise_s: int | None = 15, *, seen_at: int = SEEN_AT) -> VantageState:
     promised = None if promise_s is None else seen_at + promise_s * SECOND_US
-    return VantageHeartbeat(name="ohio-1", region="us-east-2", last_seen_at=seen_at, next_heartbeat_at=promised)
+    return VantageState(
+        name="ohio-1",
+        region="us-east-2",
+        first_seen_at=seen_at,
+        last_seen_at=seen_at,
+        next_heartbeat_at=promised,
+    )
 
 
 def kinds(
-    vantage: VantageHeartbeat, after_us: int, last_alerts: LastAlert | None = None, *, since_at: int = 0
+    vantage: VantageState, after_us: int, last_alerts: LastAlert | None = None, *, since_at: int = 0
 ) -> list[AlertKind]:
     known = {vantage.name: last_alerts} if last_alerts else {}
     notices = absence_alerts([vantage], known, now_at=vantage.last_seen_at + after_us, since_at=since_at)
@@ -53,7 +58,7 @@ def test_patience_is_three_promises_and_two_minutes_at_least(promise_s: int | No
 
 def test_a_stopped_vantage_is_absent_after_an_hour() -> None:
     """A stopped agent raises no alert until it is overdue for an hour: then one, with the reason."""
-    stopped = heard()._replace(stopped=True)
+    stopped = replace(heard(), stopped=True)
     assert kinds(stopped, 60 * MINUTE_US + 15 * SECOND_US) == []
     [forgotten] = absence_alerts([stopped], {}, now_at=SEEN_AT + 61 * MINUTE_US, since_at=0)
     assert forgotten.kind is AlertKind.VANTAGE_ABSENT
