@@ -10,7 +10,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 from typing import Any, Generic, TypeVar
 
@@ -37,9 +36,11 @@ from isochrone_collector.http_api.requests import (
     WINDOW,
     Endpoint,
     Parameter,
-    choice,
+    count,
     enum,
     limit,
+    member,
+    parsed,
     points,
 )
 from isochrone_collector.http_api.responses import (
@@ -73,7 +74,7 @@ from isochrone_wire.text import shortened
 Answer = TypeVar("Answer")
 _USUAL_SAMPLES, _MAX_SAMPLES = 20, 1_000
 _MAX_SHOWN = 80
-_ONLY = (DECIDED, *(decision.value for decision in Decision))
+_ONLY = (DECIDED, *Decision)
 
 
 async def _targets(context: QueryContext) -> TargetList:
@@ -132,7 +133,7 @@ ENDPOINTS = (
         "/v1/leaderboard",
         "Targets ranked within each region.",
         ranking.leaderboard,
-        Parameter("by", enum(order.value for order in Order), "The order; ttft if missing.", "order"),
+        Parameter("by", enum(Order), "The order; ttft if missing.", "order", member(Order, Order.TTFT)),
         Parameter(
             "quantity",
             {"type": "array", "items": enum(ranking.NEEDED)},
@@ -169,18 +170,8 @@ ENDPOINTS = (
         Parameter("baseline", TEXT, "The region to compare with; the plan's if missing."),
         Parameter("against", SEVERAL, "Regions to compare; all others if missing."),
         METRIC,
-        Parameter(
-            "sort",
-            enum(SORTS),
-            "The order of the rows of a region; difference if missing.",
-            read=partial(choice, known=SORTS),
-        ),
-        Parameter(
-            "only",
-            enum(_ONLY),
-            "Only this decision; decided means all but undecided.",
-            read=partial(choice, known=_ONLY),
-        ),
+        Parameter("sort", enum(SORTS), "The order of the rows of a region; difference if missing."),
+        Parameter("only", enum(_ONLY), "Only this decision; decided means all but undecided."),
         Parameter("explain", FLAG, "Also the parts of each difference in the time to the first token by phase."),
         TARGET,
         *WINDOW,
@@ -228,6 +219,7 @@ ENDPOINTS = (
             "limit",
             {"type": "integer", "minimum": 1, "maximum": _MAX_SAMPLES},
             f"Number of samples; {_USUAL_SAMPLES} if missing.",
+            read=parsed(count),
         ),
         *SELECTION,
     ),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import cache, partial
 from inspect import signature
 from typing import Any
@@ -115,14 +116,29 @@ def parsed(parse: Callable[..., Any]) -> Callable[[Values, str], Any]:
     return lambda values, name: parse(text, name=name) if (text := one(values, name)) else 0
 
 
-# The reader of a parameter by the type in its schema.
-_READERS: Mapping[str, Callable[[Values, str], Any]] = {
-    "array": lambda values, name: values.get(name, ()),
-    "boolean": lambda values, name: choice(values, name, ("true", "false")) == "true",
-    "integer": parsed(count),
-    "number": parsed(number),
-    "string": one,
-}
+def member(kind: type[StrEnum], default: StrEnum) -> Callable[[Values, str], Any]:
+    """Return the reader of a parameter that names a member of `kind`."""
+    return lambda values, name: kind(choice(values, name, list(map(str, kind))) or default)
+
+
+def _reader(schema: Schema) -> Callable[[Values, str], Any]:
+    """Return the reader of a parameter with this schema."""
+    match schema:
+        case {"type": "array", "items": {"enum": known}}:
+            return lambda values, name: tuple(choice({name: (text,)}, name, known) for text in values.get(name, ()))
+        case {"type": "array"}:
+            return lambda values, name: values.get(name, ())
+        case {"type": "boolean"}:
+            return lambda values, name: choice(values, name, ("true", "false")) == "true"
+        case {"type": "integer", "maximum": most}:
+            return parsed(partial(count, what=f"a whole number from 0 to {most}", most=most))
+        case {"type": "integer"}:
+            return parsed(count)
+        case {"type": "number"}:
+            return parsed(number)
+        case {"enum": known}:
+            return lambda values, name: choice(values, name, known)
+    return one
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +153,7 @@ class Parameter:
 
     def value(self, values: Values) -> Any:  # noqa: ANN401  # of the type of the argument
         """Return the value of the argument."""
-        return (self.read or _READERS[self.schema["type"]])(values, self.name)
+        return (self.read or _reader(self.schema))(values, self.name)
 
 
 TEXT: Schema = {"type": "string"}
@@ -164,10 +180,10 @@ _SELECTING = frozenset(parameter.name for parameter in SELECTION)
 
 def enum(values: Iterable[str]) -> Schema:
     """Return the schema of one of some texts."""
-    return {"type": "string", "enum": list(values)}
+    return {"type": "string", "enum": list(map(str, values))}
 
 
-METRIC = Parameter("metric", enum(metric.value for metric in Metric), "ttft if missing.")
+METRIC = Parameter("metric", enum(Metric), "ttft if missing.", read=member(Metric, Metric.TTFT))
 
 
 def limit(description: str) -> Parameter:

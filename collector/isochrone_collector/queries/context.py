@@ -17,7 +17,6 @@ from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.fleet import TargetList
 from isochrone_wire.model import DAY_US
-from isochrone_wire.text import unknown
 
 MAX_WINDOW_US = 400 * DAY_US
 # A pattern takes half a millisecond for a thousand targets.
@@ -84,14 +83,6 @@ def check_regions(names: Sequence[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
             raise UnknownName.among("region", name, known)
-
-
-def metric_of(name: str) -> Metric:
-    """Return the metric of a name, TTFT if it is empty. Raises `BadRequest`."""
-    try:
-        return Metric(name or Metric.TTFT.value)
-    except ValueError:
-        raise BadRequest(unknown("metric", name, [metric.value for metric in Metric])) from None
 
 
 def check_window(window: Window) -> None:

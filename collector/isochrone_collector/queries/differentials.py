@@ -22,7 +22,7 @@ from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, m
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries import fleet
-from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, metric_of, resolve
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, resolve
 from isochrone_collector.store import drift, hourly_levels, probe_queries, vantages
 from isochrone_collector.store.plans import TargetRow
 from isochrone_collector.store.postgres.pool import Connection
@@ -135,7 +135,7 @@ async def differentials(
     *,
     baseline: str,
     against: Sequence[str],
-    metric: str,
+    metric: Metric,
     explain: bool = False,
 ) -> DifferentialList:
     """Return one differential per target and region against `baseline`, the plan's if it is empty.
@@ -143,7 +143,6 @@ async def differentials(
     Targets of the plan in force always have a line, others only if they have values. `explain` adds the parts by phase.
     Raises `BadRequest` and `UnknownName`.
     """
-    measure = metric_of(metric)
     reference = baseline or context.targets().baseline
     if not reference:
         raise BadRequest("no baseline: name a region, or apply a plan with `baseline`")
@@ -154,8 +153,8 @@ async def differentials(
             raise BadRequest(f"{reference!r} is the baseline and cannot be compared with itself")
         query = _Query(
             resolved=resolved,
-            metric=measure,
-            margin=context.margin(measure),
+            metric=metric,
+            margin=context.margin(metric),
             baseline=reference,
             regions=tuple(dict.fromkeys(against or selection.regions)),
             control=control_of(context.plans.current),
@@ -289,19 +288,19 @@ def _rest_of_family(
     return [one for one in family if one.key not in known]
 
 
-async def region_costs(context: QueryContext, selection: Selection, *, metric: str) -> RegionCostList:
-    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty."""
-    measure, control = metric_of(metric), control_of(context.plans.current)
+async def region_costs(context: QueryContext, selection: Selection, *, metric: Metric) -> RegionCostList:
+    """Return one line per provider and region that has samples."""
+    control = control_of(context.plans.current)
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         target_ids = {*resolved.targets, *([control[0]] if control else [])}
         scope = replace(resolved.scope, target_ids=tuple(target_ids))
-        probes = await probe_queries.probes(connection, scope, measure, by_round=True)
+        probes = await probe_queries.probes(connection, scope, metric, by_round=True)
         every_vantage = await vantages.vantages(connection)
         spans = await context.plans.spans(connection, selection.window)
-        changes = await drift.newest_changes(connection, resolved.scope, measure)
-        history = await hourly_levels.history_of(connection, scope, (median_of(measure), SUCCESS))
-    margin, now_at, window = context.margin(measure), context.clock(), selection.window
+        changes = await drift.newest_changes(connection, resolved.scope, metric)
+        history = await hourly_levels.history_of(connection, scope, (median_of(metric), SUCCESS))
+    margin, now_at, window = context.margin(metric), context.clock(), selection.window
 
     def weigh() -> tuple[RegionCost, ...]:
         found = participations(
@@ -314,11 +313,11 @@ async def region_costs(context: QueryContext, selection: Selection, *, metric: s
         return costs_of(
             panel,
             providers,
-            metric=measure,
+            metric=metric,
             unfit=left_out,
             changes=steps,
             margin=margin,
-            hourly=history.levels[median_of(measure)],
+            hourly=history.levels[median_of(metric)],
         )
 
     return RegionCostList(window=window, costs=await asyncio.to_thread(weigh))

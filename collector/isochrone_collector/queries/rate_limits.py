@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from itertools import groupby
 
 from isochrone_collector.analysis.rate_limits import MAX_READINGS, Reading, forecast
-from isochrone_collector.analysis.time_series import MAX_POINTS, bucket_width
+from isochrone_collector.analysis.time_series import bucket_width
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import samples
@@ -26,8 +26,6 @@ async def rate_limits(context: QueryContext, selection: Selection, *, points: in
     """Return one series per target, vantage and kind of limit that was stated in the last six hours of the window, in
     at most `points` buckets, 24 if it is 0. Raises `BadRequest` and `UnknownName`.
     """
-    if not 0 <= points <= MAX_POINTS:
-        raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
     bucket_us = bucket_width(selection.window, points=points or USUAL_POINTS)
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)

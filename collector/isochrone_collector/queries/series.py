@@ -20,7 +20,7 @@ from isochrone_collector.analysis.time_series import (
     summarised_series,
 )
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import leaderboards, probe_queries, summaries
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
@@ -62,7 +62,7 @@ class _Found:
 
 
 async def series(
-    context: QueryContext, selection: Selection, *, metric: str = "", points: int = 0, limit_us: int = 0, bins: int = 0
+    context: QueryContext, selection: Selection, *, metric: Metric, points: int = 0, limit_us: int = 0, bins: int = 0
 ) -> SeriesList:
     """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0; with a
     `limit_us` on the metric, a latency, also the goodput of each bucket; with `bins`, also the distribution of the
@@ -72,8 +72,6 @@ async def series(
     `BadRequest` and `UnknownName`.
     """
     asked = _asked(metric, limit_us, bins)
-    if not 0 <= points <= MAX_POINTS:
-        raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         scope = replace(resolved.scope, regions=resolved.scope.regions or tuple(resolved.known_regions))
@@ -100,16 +98,13 @@ async def series(
     )
 
 
-def _asked(metric: str, limit_us: int, bins: int) -> _Asked:
-    found = metric_of(metric)
-    if not 0 <= limit_us <= DAY_US:
-        raise BadRequest(f"a limit of {limit_us} us: it must be 0 (none) to {DAY_US}")
-    if limit_us and not found.includes_request:
+def _asked(metric: Metric, limit_us: int, bins: int) -> _Asked:
+    if limit_us and not metric.includes_request:
         latencies = ", ".join(one.value for one in Metric if one.includes_request)
-        raise BadRequest(f"{found.value} is no latency of a request: a limit applies to {latencies}")
-    if bins and not FEWEST_BINS <= bins <= MAX_BINS:
+        raise BadRequest(f"{metric.value} is no latency of a request: a limit applies to {latencies}")
+    if 0 < bins < FEWEST_BINS:
         raise BadRequest(f"{bins} bins: a distribution has {FEWEST_BINS} to {MAX_BINS}")
-    return _Asked(metric=found, limit_us=limit_us or None, bins=bins)
+    return _Asked(metric=metric, limit_us=limit_us or None, bins=bins)
 
 
 def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetSeries, PackedValues]:

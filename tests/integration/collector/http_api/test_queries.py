@@ -208,7 +208,7 @@ def test_a_sample_is_found_by_its_id(collector: Collector, http: httpx.Client, t
         ("/v1/leaderboard?region=us-east-3", 404, "us-east-2"),
         ("/v1/diff?sort=percnt", 400, "did you mean 'percent'"),
         ("/v1/diff?only=faste", 400, "did you mean 'faster'"),
-        ("/v1/series?points=501", 400, "501 points"),
+        ("/v1/series?points=501", 400, "'501' is not a whole number from 0 to 500"),
         ("/v1/series?bins=1", 400, "1 bins"),
         ("/v1/series?limit=0", 400, "'0' is not a number of seconds"),
         ("/v1/series?limit=1e3", 400, "'1e3' is not a number of seconds"),

@@ -8,7 +8,7 @@ from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.queries import differentials as queries
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials, region_costs
-from isochrone_wire.answers import Decision, Differential, Selection, Window
+from isochrone_wire.answers import Decision, Differential, Metric, Selection, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome, Sample, Vantage
@@ -70,14 +70,14 @@ class World:
             selection,
             baseline="",
             against=against,
-            metric="ttft",
+            metric=Metric.TTFT,
             explain=explain,
         )
         return {line.target: line for line in found.differentials}
 
     async def costs(self, **selected: Any) -> tuple[RegionCost, ...]:
         selection = Selection(window=WINDOW, **selected)
-        return (await region_costs(self._at_the_end(), selection, metric="ttft")).costs
+        return (await region_costs(self._at_the_end(), selection, metric=Metric.TTFT)).costs
 
     def _at_the_end(self) -> QueryContext:
         self.local.clock.at = DAY_AT + HOUR_US

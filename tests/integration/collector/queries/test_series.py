@@ -91,13 +91,13 @@ def test_a_series_has_the_distribution_of_its_values(shared_collector: Collector
 @pytest.mark.parametrize(
     ("question", "sentence"),
     [
-        ({"points": 501}, "501 points"),
+        ({"points": 501}, "'501' is not a whole number from 0 to 500"),
         ({"points": -1}, "'-1' is not a whole number"),
         ({"metric": "speed"}, "'speed'"),
         ({"metric": "rtt", "limit_us": 1_000_000}, "no latency of a request"),
         ({"limit_us": -1}, "is not a number of seconds"),
         ({"bins": 1}, "1 bins"),
-        ({"bins": 201}, "201 bins"),
+        ({"bins": 201}, "'201' is not a whole number from 0 to 200"),
         ({"bins": -1}, "'-1' is not a whole number"),
     ],
 )
@@ -137,7 +137,7 @@ async def test_a_long_series_takes_a_few_statements(local: InProcessCollector, m
     monkeypatch.setattr(psycopg.AsyncCursor, "execute", execute)
     for points, wanted in ((DAYS, DAYS), (500, len(rounds))):
         sent.clear()
-        found = await series(context, selection, points=points)
+        found = await series(context, selection, metric=Metric.TTFT, points=points)
         (line,) = found.series
         assert (found.source, len(line.points)) == (Source.SUMMARIES, wanted)
         assert sum(point.ok for point in line.points) == len(rounds)

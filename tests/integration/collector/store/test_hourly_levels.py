@@ -71,8 +71,8 @@ async def asked(local: InProcessCollector, hours: int) -> tuple[Differential, Re
     until_at = DAY_AT + DAYS * DAY_US
     context = QueryContext(database=local.database, plans=local.plans, clock=local.clock)
     selection = Selection(window=Window(from_at=until_at - hours * HOUR_US, until_at=until_at))
-    found = await differentials(context, selection, baseline="us", against=("sg",), metric="ttft")
-    costs = await region_costs(context, selection, metric="ttft")
+    found = await differentials(context, selection, baseline="us", against=("sg",), metric=Metric.TTFT)
+    costs = await region_costs(context, selection, metric=Metric.TTFT)
     return found.differentials[0], costs.costs[1]
 
 
