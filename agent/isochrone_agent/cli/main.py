@@ -2,14 +2,7 @@
 
 import click
 
-from isochrone_common.cli.command_line import (
-    CONTEXT,
-    CommandGroup,
-    Entry,
-    completion_command,
-    example,
-    exit_codes,
-)
+from isochrone_common.cli import command_line
 from isochrone_wire import __version__
 
 _HELP_OF = {
@@ -25,28 +18,28 @@ _HELP_OF = {
 }
 _PLACE_OF = {"check": "doctor:check_command", "catalogue": "probe:catalogue_command", "completion": "main:completion"}
 COMMANDS = {
-    name: Entry(f"isochrone_agent.cli.{_PLACE_OF.get(name, f'{name}:command')}", text)
+    name: command_line.Entry(f"isochrone_agent.cli.{_PLACE_OF.get(name, f'{name}:command')}", text)
     for name, text in _HELP_OF.items()
 }
 _EPILOG = "\n\n".join(
     (
-        exit_codes(
+        command_line.exit_codes(
             failed="failed; for probe: no run succeeded",
             _3="unreachable: no collector answers",
             _5="for probe: the median of the runs does not keep --max-ttft or --min-tps",
         ),
-        example("isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b --runs 3"),
+        command_line.example("isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b --runs 3"),
     )
 )
 
 
-@click.group(cls=CommandGroup, entries=COMMANDS, context_settings=CONTEXT, epilog=_EPILOG)
+@click.group(cls=command_line.CommandGroup, entries=COMMANDS, context_settings=command_line.CONTEXT, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="isochrone-agent", message="%(prog)s %(version)s")
 def cli() -> None:
     """Measure LLM APIs from this machine."""
 
 
-completion = completion_command("isochrone-agent")
+completion = command_line.completion_command("isochrone-agent")
 
 
 def main() -> None:

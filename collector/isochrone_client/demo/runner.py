@@ -22,26 +22,11 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.client import ReadClient
+from isochrone_client.demo import scenario
 from isochrone_client.demo.display import Display, Observer
 from isochrone_client.demo.processes import Network, Processes, collector_socket, run, start_network
 from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.run_folder import database_folder, run_folder
-from isochrone_client.demo.scenario import (
-    BASELINE,
-    FAULT_SUGGESTIONS,
-    HOST,
-    NEVER_WORKED,
-    OUTAGES,
-    SLOWDOWN,
-    SUGGESTIONS,
-    VANTAGES,
-    Episode,
-    Model,
-    Timeline,
-    plan_document,
-    truth_page,
-    truths,
-)
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import alerts, differentials, leaderboard
 from isochrone_client.pages import routes as route_pages
@@ -63,7 +48,9 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
     if not all(map(importlib.util.find_spec, _REQUIRED_MODULES)):
         hint = "pip install 'isochrone[collector,embedded]'"
         raise DemoError("the demo runs a collector, which is not installed here", hint=hint)
-    episodes, suggestions = (OUTAGES, FAULT_SUGGESTIONS) if faults else ((SLOWDOWN,), SUGGESTIONS)
+    episodes, suggestions = (
+        (scenario.OUTAGES, scenario.FAULT_SUGGESTIONS) if faults else ((scenario.SLOWDOWN,), scenario.SUGGESTIONS)
+    )
     with (
         StopRequests() as stop,
         run_folder(folder, keep=keep) as place,
@@ -73,9 +60,9 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
     ):
         if keep:
             _print(f"its files stay in {place.path}")
-        models: list[Model] = json.loads(run("isochrone_sim", "world", "--output", "json"))["models"]
-        _print(f"a simulated world of {len(models)} models, seen from {len(VANTAGES)} regions")
-        plan = plan_document(models, (NEVER_WORKED,) if faults else ())
+        models: list[scenario.Model] = json.loads(run("isochrone_sim", "world", "--output", "json"))["models"]
+        _print(f"a simulated world of {len(models)} models, seen from {len(scenario.VANTAGES)} regions")
+        plan = scenario.plan_document(models, (scenario.NEVER_WORKED,) if faults else ())
         listen, url = _start_collector(processes, data, plan, receiver)
         network = start_network(processes, place.path)
         _print(str(network))
@@ -88,7 +75,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
         _print_lines("commands to try in another terminal while it runs:", advice)
         end = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
         _print(f"probing; {end}")
-        timeline = Timeline(episodes, seconds=seconds)
+        timeline = scenario.Timeline(episodes, seconds=seconds)
         if coming := timeline.coming(0):
             _print(coming)
         with ReadClient(address) as client:
@@ -105,7 +92,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
             ).run()
             stop.check(results=True)
             _print("stopping")
-            processes.stop(list(VANTAGES.values()))
+            processes.stop(list(scenario.VANTAGES.values()))
             stop.check(results=True)
             _print_results(client, models, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
             if receiver is not None:
@@ -115,8 +102,8 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
                 _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
-def _start_world(processes: Processes, network: Network, episodes: Sequence[Episode]) -> dict[str, str]:
-    options = [word for region in VANTAGES for word in ("--listen", f"{region}={network.address}:0")]
+def _start_world(processes: Processes, network: Network, episodes: Sequence[scenario.Episode]) -> dict[str, str]:
+    options = [word for region in scenario.VANTAGES for word in ("--listen", f"{region}={network.address}:0")]
     options += [word for episode in episodes for word in episode.options]
     options += network.options
     ready = processes.start_ready("simulator", "isochrone_sim", "serve", *options, within=network.providers)
@@ -162,17 +149,17 @@ def _start_agents(
 ) -> None:
     # An agent in another namespace does not reach the loopback of this machine.
     reached = collector if network.absence else f"unix:{collector_socket(root)}"
-    for region, name in VANTAGES.items():
+    for region, name in scenario.VANTAGES.items():
         port = urlsplit(endpoints[region]).port
         options = ["--vantage", name, "--region", region, "--collector", reached, "--data-dir", str(root / name)]
-        options += ["--concurrency", "16", "--connect-to", f"{HOST}:80:{network.address}:{port}"]
+        options += ["--concurrency", "16", "--connect-to", f"{scenario.HOST}:80:{network.address}:{port}"]
         processes.start(name, "isochrone_agent", "run", *options, within=network.regions.get(region, ()))
-    _print("agents in " + ", ".join(VANTAGES))
+    _print("agents in " + ", ".join(scenario.VANTAGES))
 
 
-def _print_results(client: ReadClient, models: Sequence[Model], selection: Selection) -> None:
+def _print_results(client: ReadClient, models: Sequence[scenario.Model], selection: Selection) -> None:
     board = client.get_leaderboard(selection)
-    answer = client.get_differentials(selection, baseline=BASELINE, metric=Metric.TTFT)
+    answer = client.get_differentials(selection, baseline=scenario.BASELINE, metric=Metric.TTFT)
     rows = select_rows(answer)
     found = client.list_incidents(selection.window, past=True)
     for page in (
@@ -183,8 +170,8 @@ def _print_results(client: ReadClient, models: Sequence[Model], selection: Selec
     ):
         terminal.write(page)
         click.echo()
-    compared = truths(answer, models)
-    terminal.write(truth_page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
+    compared = scenario.truths(answer, models)
+    terminal.write(scenario.truth_page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
     if not rows:
         hint = f"run the demo for longer: {_command('isochrone demo --for 60s')}"
         raise ClientError("nothing was measured", hint=hint)

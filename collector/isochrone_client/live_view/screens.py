@@ -15,15 +15,6 @@ from isochrone_client.live_view.answers import NO_VALUE_MARK, Answers, Detail, O
 from isochrone_client.live_view.state import BINDINGS, ViewState, press, selected_target
 from isochrone_client.pages import differentials, fleet, leaderboard, matrix, samples
 from isochrone_client.pages.alerts import open_incident
-from isochrone_client.pages.matrix import (
-    CHANGED_MARK,
-    DECISION_MARKS,
-    FAILING_MARK,
-    FORMS,
-    FORMS_WITH_BARS,
-    STALE_MARK,
-    Matrix,
-)
 from isochrone_client.render.page import Column, Page
 from isochrone_client.screen import Screen, StopRequests, continued, fitting, lines_of, taken
 from isochrone_client.window import now_at
@@ -37,9 +28,9 @@ _HEADINGS = 3
 _MOST_INCIDENTS = 5
 _MIN_BAR = 10
 _SIGNS = {
-    FAILING_MARK: "open incident",
-    STALE_MARK: "no new round",
-    **{mark: decision.value for decision, mark in DECISION_MARKS.items()},
+    matrix.FAILING_MARK: "open incident",
+    matrix.STALE_MARK: "no new round",
+    **{mark: decision.value for decision, mark in matrix.DECISION_MARKS.items()},
     NO_VALUE_MARK: "probes without a value",
 }
 
@@ -116,7 +107,7 @@ def _answered(view: View, asked: "Future[tuple[Answers, Detail | None]]") -> Vie
     return replace(view, answers=answers, detail=detail, failure="", failing_since=None)
 
 
-def shown_of(view: View) -> Matrix:
+def shown_of(view: View) -> matrix.Matrix:
     """The matrix on the screen: the targets that the filter leaves, in their order."""
     state = view.state
     name_part = state.name_part if state.typed is None else state.typed
@@ -159,12 +150,12 @@ def _all_targets(view: View, width: int, room: int) -> list[Text]:
     return [*above, *below]
 
 
-def _fitting(found: Matrix, view: View, width: int) -> tuple[Matrix, Page[str]]:
+def _fitting(found: matrix.Matrix, view: View, width: int) -> tuple[matrix.Matrix, Page[str]]:
     """The matrix with as many regions as fit, from the first one that is not scrolled away; and its page."""
     regions = found.regions[min(view.state.first_region, max(len(found.regions) - 1, 0)) :]
     while True:
         part = replace(found, regions=regions)
-        page = matrix.fitting_page(part, "", width=width, forms=FORMS if view.story else FORMS_WITH_BARS)
+        page = matrix.fitting_page(part, "", width=width, forms=matrix.FORMS if view.story else matrix.FORMS_WITH_BARS)
         if len(regions) <= 1 or matrix.width_of(page) <= width:
             return part, page
         regions = regions[:-1]
@@ -236,7 +227,7 @@ def _title(view: View, width: int) -> Text:
     return title
 
 
-def _signs(view: View, found: Matrix, part: Matrix) -> tuple[str, ...]:
+def _signs(view: View, found: matrix.Matrix, part: matrix.Matrix) -> tuple[str, ...]:
     hidden = len(found.regions) - len(part.regions)
     cells, answers = found.cells.values(), view.answers
     last = f"last {answers.question.window}, {answers.question.metric.value} in {display_unit(found.metric.unit)}"
@@ -244,9 +235,9 @@ def _signs(view: View, found: Matrix, part: Matrix) -> tuple[str, ...]:
         (view.story, last),
         (hidden > 0, f"{hidden} more region{'s' * (hidden > 1)}: ← →"),
         (True, f"difference to {found.baseline}" if found.baseline else ""),
-        (any(cell.is_failing for cell in cells), f"{FAILING_MARK} fails"),
-        (found.changed, f"{CHANGED_MARK} changed"),
-        (any(cell.is_stale for cell in cells), f"{STALE_MARK} {_SIGNS[STALE_MARK]}"),
+        (any(cell.is_failing for cell in cells), f"{matrix.FAILING_MARK} fails"),
+        (found.changed, f"{matrix.CHANGED_MARK} changed"),
+        (any(cell.is_stale for cell in cells), f"{matrix.STALE_MARK} {_SIGNS[matrix.STALE_MARK]}"),
         (True, "? undecided"),
         (not view.story, f"▁█ {span(answers.series.bucket_us)} each"),
         (True, "± 95 %"),

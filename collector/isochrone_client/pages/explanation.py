@@ -7,16 +7,6 @@ from dataclasses import dataclass
 from isochrone_client import formats
 from isochrone_client.pages import differentials
 from isochrone_client.pages.cells import counted, notes_that_hold
-from isochrone_client.pages.differentials import (
-    ADDENDS,
-    HANDSHAKES,
-    NETWORK,
-    added,
-    at_level,
-    has_step,
-    part_of,
-    step_sentence,
-)
 from isochrone_client.pages.matrix import ROUNDS_NEEDED
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Part, Side
@@ -74,11 +64,13 @@ def explanation(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
 
 def handshake_share(row: Differential, of: Callable[[Part], float | None]) -> float | None:
     """The share of name lookup and handshakes in one side's `ttft_cold`, from 0 to 1, by the medians of its parts."""
-    known = {part.name: value for part in row.parts if part.name in ADDENDS and (value := of(part)) is not None}
+    known = {
+        part.name: value for part in row.parts if part.name in differentials.ADDENDS and (value := of(part)) is not None
+    }
     total = sum(known.values())
-    if "server" not in known or not known.keys() & {*HANDSHAKES} or total <= 0:
+    if "server" not in known or not known.keys() & {*differentials.HANDSHAKES} or total <= 0:
         return None
-    return sum(known.get(name, 0.0) for name in HANDSHAKES) / total
+    return sum(known.get(name, 0.0) for name in differentials.HANDSHAKES) / total
 
 
 def rounds_needed(row: Differential) -> int | None:
@@ -117,10 +109,10 @@ def _difference(row: Differential) -> Iterator[str]:
 
 
 def _step(row: Differential, *, now_at: int) -> Iterator[str]:
-    if not has_step(row):
+    if not differentials.has_step(row):
         return
     before, present = row.levels[-2:]
-    yield f"{step_sentence(row, now_at=now_at)}."
+    yield f"{differentials.step_sentence(row, now_at=now_at)}."
     yield "All other figures are those of the rounds since then."
     for level, when in ((present, "since then"), (before, "before")):
         if level.low is not None and level.high is not None:
@@ -135,11 +127,11 @@ def _step(row: Differential, *, now_at: int) -> Iterator[str]:
     yield f"The median of {row.region} went {region}, that of {row.baseline} {baseline}."
     for level in row.levels[-3::-1]:
         until = formats.moment(level.until_at, now_at=now_at)
-        yield f"Earlier, until {until}, the difference was {at_level(row, level)}."
+        yield f"Earlier, until {until}, the difference was {differentials.at_level(row, level)}."
 
 
 def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
-    if has_step(row):
+    if differentials.has_step(row):
         yield f"The decision is about the rounds since {formats.moment(row.levels[-1].from_at, now_at=now_at)}."
     smallest = f"the smallest that matters, {_amount(row, row.margin)}"
     reached = f"the interval excludes zero, and the difference is at least {smallest}"
@@ -191,20 +183,22 @@ def _confidence(row: Differential) -> Iterator[str]:
 
 
 def _origins(row: Differential) -> Iterator[str]:
-    parts = {part.name: part for part in row.parts if part.name in ADDENDS}
+    parts = {part.name: part for part in row.parts if part.name in differentials.ADDENDS}
     if not parts:
         if row.network_shift is not None and row.server_shift is not None:
             yield _network_and_server(row.network_shift, row.server_shift)
             yield f"The server's part is {SERVER_CAVEAT}."
         return
     what = (
-        "A first token over a fresh connection (ttft_cold)" if parts.keys() & {*HANDSHAKES} else "A first token (ttft)"
+        "A first token over a fresh connection (ttft_cold)"
+        if parts.keys() & {*differentials.HANDSHAKES}
+        else "A first token (ttft)"
     )
     phases = ", ".join(f"{_PHASE_NAMES[name]} {_part(part)}" for name, part in parts.items())
-    yield f"{what} takes {_more(added(row, ADDENDS))} in total: {phases}."
-    yield _network_and_server(added(row, NETWORK), added(row, ("server",)))
+    yield f"{what} takes {_more(differentials.added(row, differentials.ADDENDS))} in total: {phases}."
+    yield _network_and_server(differentials.added(row, differentials.NETWORK), differentials.added(row, ("server",)))
     yield f"The server's part is {SERVER_CAVEAT}."
-    absent = [name for name in ADDENDS if name not in parts]
+    absent = [name for name in differentials.ADDENDS if name not in parts]
     if absent:
         yield f"These requests do not have the phases {', '.join(absent)}."
 
@@ -234,18 +228,19 @@ def _handshakes(row: Differential) -> Iterator[str]:
         f"{100 * baseline:.1f} % from {row.baseline}."
     )
     if row.metric is not Metric.TTFT_COLD:
-        yield f"They take {_more(added(row, HANDSHAKES))} from {row.region}; an open connection avoids them."
+        more = _more(differentials.added(row, differentials.HANDSHAKES))
+        yield f"They take {more} from {row.region}; an open connection avoids them."
 
 
 def _provider(row: Differential) -> Iterator[str]:
-    own, edge, server = (part_of(row, name) for name in ("provider", "edge", "server"))
+    own, edge, server = (differentials.part_of(row, name) for name in ("provider", "edge", "server"))
     if own is None:
         if row.parts:
             yield "The provider does not report its own processing time."
         return
     yield f"The provider reports that it takes {_part(own)}, in {counted(own.n, 'round')}."
     if edge is not None:
-        network = _more(added(row, NETWORK))
+        network = _more(differentials.added(row, differentials.NETWORK))
         yield f"In three parts: the network takes {network}, the way behind the edge {_part(edge)},"
         yield f"and the provider {_more(own.shift)}."
     elif server is not None:

@@ -5,14 +5,7 @@ from typing import Any
 
 import click
 
-from isochrone_collector.cli.operator_client import (
-    OperatorClient,
-    confirm,
-    duration_option,
-    microseconds,
-    operator_options,
-    yes_option,
-)
+from isochrone_collector.cli import operator_client
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_address
@@ -40,20 +33,20 @@ Command = Callable[..., None]
 def _lifetime(context: click.Context, parameter: click.Parameter, written: str | None) -> int | None:
     if written is None:
         return None
-    return 0 if written == "none" else microseconds(context, parameter, written)
+    return 0 if written == "none" else operator_client.microseconds(context, parameter, written)
 
 
 def _invitation_options(command: Command) -> Command:
     """The options of every command that makes a join token."""
     for option in (
-        operator_options,
+        operator_client.operator_options,
         table_or_json,
         click.option(
             "--address",
             metavar="HOST:PORT",
             help="The collector's address where the line will be run.  [default: the address of this command]",
         ),
-        duration_option("--expires", "expires_us", "24h", "How long the token is valid."),
+        operator_client.duration_option("--expires", "expires_us", "24h", "How long the token is valid."),
         click.option(
             "--lifetime",
             "lifetime_us",
@@ -86,7 +79,7 @@ def add_vantage(name: str, **more: Any) -> None:  # noqa: ANN401  # options of m
 
 @vantage.command(epilog=example("isochrone-collector vantage rotate sg-1 --overlap 1h"))
 @click.argument("name")
-@duration_option(
+@operator_client.duration_option(
     "--overlap", "overlap_us", "1h", "How long the present credentials stay valid after the token has been used."
 )
 @_invitation_options
@@ -125,8 +118,8 @@ def _listing(group: str, names: str, *roles: Role) -> click.Command:
 
     @click.command("list", epilog=example(f"isochrone-collector {group} list"), help=text)
     @table_or_json
-    @operator_options
-    def command(*, client: OperatorClient, output: str) -> None:
+    @operator_client.operator_options
+    def command(*, client: operator_client.OperatorClient, output: str) -> None:
         _print_access(client, *roles, output=output)
 
     return command
@@ -137,8 +130,8 @@ def _revoking(group: str, one: str, who: str, ends: str, *roles: Role) -> click.
 
     @click.command("revoke", epilog=example(f"isochrone-collector {group} revoke {one}"), help=text)
     @click.argument("name")
-    @operator_options
-    def command(name: str, *, client: OperatorClient) -> None:
+    @operator_client.operator_options
+    def command(name: str, *, client: operator_client.OperatorClient) -> None:
         _revoke(client, name, *roles)
 
     return command
@@ -154,16 +147,16 @@ access.add_command(_revoking("access", "ida", "a reader or an operator", _ENDS, 
 
 @click.command(epilog=example("isochrone-collector restored"))
 @click.option("--vantages", is_flag=True, help="Revoke the credentials of vantages too: every agent must join again.")
-@yes_option
-@operator_options
-def restored(*, vantages: bool, yes: bool, client: OperatorClient) -> None:
+@operator_client.yes_option
+@operator_client.operator_options
+def restored(*, vantages: bool, yes: bool, client: operator_client.OperatorClient) -> None:
     """Void what a restored database has revived.
 
     A backup knows neither the tokens that were used nor the credentials that were revoked after it. So every join token
     ends, and so do the credentials of readers and operators, except your own. Agents keep theirs, unless --vantages is
     given, and send again what the database has lost.
     """
-    confirm(_WARNING + (", and of all vantages" if vantages else "") + "?", yes=yes)
+    operator_client.confirm(_WARNING + (", and of all vantages" if vantages else "") + "?", yes=yes)
     revoked = client.call("RecordRestore", Revoked, vantages=vantages)
     click.echo(f"revoked: {revoked.invitations} join tokens, {revoked.credentials} credentials")
     if not vantages:
@@ -172,15 +165,17 @@ def restored(*, vantages: bool, yes: bool, client: OperatorClient) -> None:
 
 
 @click.command(epilog=example("isochrone-collector audit --since 30d --action access.revoke"))
-@duration_option("--since", "since_us", "7d", "Window.")
+@operator_client.duration_option("--since", "since_us", "7d", "Window.")
 @click.option("--principal", default="", metavar="NAME", help="Only changes by this credential.")
 @click.option("--action", default="", metavar="ACTION", help="Only this action, such as plan.apply or access.join.")
 @click.option(
     "--limit", type=click.IntRange(1, _MAX_ENTRIES), default=100, show_default=True, help="Most changes to list."
 )
 @table_or_json
-@operator_options
-def audit(*, since_us: int, principal: str, action: str, limit: int, output: str, client: OperatorClient) -> None:
+@operator_client.operator_options
+def audit(
+    *, since_us: int, principal: str, action: str, limit: int, output: str, client: operator_client.OperatorClient
+) -> None:
     """List the changes that operators and joining machines made, newest first.
 
     The collector records each change in its transaction, with the name of the credential and the address that the call
@@ -199,7 +194,7 @@ def audit(*, since_us: int, principal: str, action: str, limit: int, output: str
 
 
 def _print_invitation(
-    client: OperatorClient,
+    client: operator_client.OperatorClient,
     *,
     address: str | None,
     output: str,
@@ -223,7 +218,7 @@ def _print_invitation(
         click.echo(f"\n{hint}")
 
 
-def _print_access(client: OperatorClient, *roles: Role, output: str) -> None:
+def _print_access(client: operator_client.OperatorClient, *roles: Role, output: str) -> None:
     """Print the credentials and open invitations of these roles. Raises `CollectorError`."""
     found = client.access(roles)
     if output == "json":
@@ -238,7 +233,7 @@ def _row(one: Access, at: int) -> tuple[str, ...]:
     return (one.name, one.role.value, one.region or "-", state, *(minute(at) if at else "-" for at in instants))
 
 
-def _revoke(client: OperatorClient, name: str, *roles: Role) -> None:
+def _revoke(client: operator_client.OperatorClient, name: str, *roles: Role) -> None:
     """Revoke all credentials and invitations of a name, and print their number. Raises `CollectorError`, and
     `SettingsError` for a name that has another role.
     """

@@ -9,15 +9,7 @@ from importlib.util import find_spec
 
 import click
 
-from isochrone_common.cli.command_line import (
-    CONTEXT,
-    CommandGroup,
-    Entry,
-    completion_command,
-    example,
-    exit_codes,
-    print_error,
-)
+from isochrone_common.cli import command_line
 from isochrone_wire import __version__
 
 _NEEDED = (
@@ -40,18 +32,21 @@ _HELP_OF = {
 }
 _MODULE_OF = {"vantage": "access", "restored": "access", "audit": "access", "apply": "plan", "completion": "main"}
 COMMANDS = {
-    name: Entry(f"isochrone_collector.cli.{_MODULE_OF.get(name, name)}:{name}", text) for name, text in _HELP_OF.items()
+    name: command_line.Entry(f"isochrone_collector.cli.{_MODULE_OF.get(name, name)}:{name}", text)
+    for name, text in _HELP_OF.items()
 }
-_EPILOG = "\n\n".join((exit_codes(_3="unreachable: no collector answers"), example("isochrone-collector serve")))
+_EPILOG = "\n\n".join(
+    (command_line.exit_codes(_3="unreachable: no collector answers"), command_line.example("isochrone-collector serve"))
+)
 
 
-@click.group(cls=CommandGroup, entries=COMMANDS, context_settings=CONTEXT, epilog=_EPILOG)
+@click.group(cls=command_line.CommandGroup, entries=COMMANDS, context_settings=command_line.CONTEXT, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="isochrone-collector", message="%(prog)s %(version)s")
 def cli() -> None:
     """Operate a collector: serve, migrate its database, admit agents and readers, apply plans."""
 
 
-completion = completion_command("isochrone-collector")
+completion = command_line.completion_command("isochrone-collector")
 
 
 def missing_modules() -> list[str]:
@@ -64,6 +59,6 @@ def main() -> None:
     missing = missing_modules()
     if missing:
         hint = "pip install 'isochrone[collector]', or 'isochrone[collector,embedded]' to include PostgreSQL"
-        print_error(f"isochrone-collector needs {', '.join(missing)}", hint)
+        command_line.print_error(f"isochrone-collector needs {', '.join(missing)}", hint)
         sys.exit(1)
     cli(prog_name="isochrone-collector")

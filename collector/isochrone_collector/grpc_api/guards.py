@@ -32,25 +32,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from isochrone_collector import errors
+from isochrone_collector.auth import limits
 from isochrone_collector.auth.authenticator import MAX_WATCHES, Authenticator, Metadata, Principal, while_valid
-from isochrone_collector.auth.limits import (
-    REFUSALS,
-    ArrivalSlots,
-    BucketPerKey,
-    CallSlots,
-    RefusalPause,
-    StreamCounts,
-    address_key,
-    host_of,
-)
-from isochrone_collector.errors import (
-    BadRequest,
-    CollectorError,
-    DeadlineExceeded,
-    Forbidden,
-    MessageTooLarge,
-    ResourceExhausted,
-)
 from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.responses import Context, decline, refuse, status_of
 from isochrone_collector.store import audit
@@ -85,7 +69,7 @@ async def inflate_beside_loop(content: bytes, max_bytes: int) -> bytes:
     most = _most_bytes(content, max_bytes)
     try:
         return inflate(content, min(most, INLINE_BYTES))
-    except MessageTooLarge:
+    except errors.MessageTooLarge:
         # Small content may be a large message, so the size of the result decides.
         if most <= INLINE_BYTES:
             raise
@@ -101,10 +85,10 @@ def inflate(content: bytes, max_bytes: int) -> bytes:
     try:
         inflated = inflater.decompress(content, most + 1)
     except zlib.error as error:
-        raise BadRequest(f"cannot inflate the request: {error}") from None
+        raise errors.BadRequest(f"cannot inflate the request: {error}") from None
     _within(inflated, max_bytes)
     if not inflater.eof or inflater.unused_data:
-        raise BadRequest("cannot inflate the request: it is truncated, or has extra bytes")
+        raise errors.BadRequest("cannot inflate the request: it is truncated, or has extra bytes")
     return inflated
 
 
@@ -124,9 +108,9 @@ def _within(content: bytes, max_bytes: int) -> bytes:
     return content
 
 
-def _too_large(max_bytes: int) -> MessageTooLarge:
+def _too_large(max_bytes: int) -> errors.MessageTooLarge:
     # Agents recognise gRPC's own words, and split the batch.
-    return MessageTooLarge(f"the request is larger than max: more than {max_bytes} bytes")
+    return errors.MessageTooLarge(f"the request is larger than max: more than {max_bytes} bytes")
 
 
 # The stubs declare a generic handler class; at run time it is not generic.
@@ -166,12 +150,12 @@ class Caller:
 
     def key(self, context: Context) -> str | None:
         """Return the key by which its calls are counted; `None` without limit."""
-        return self.principal.key if self.principal else address_key(context.peer())
+        return self.principal.key if self.principal else limits.address_key(context.peer())
 
     def actor(self, context: Context) -> Actor:
         """Return the caller as the audit trail names it."""
         name = self.principal.name if self.principal else ""
-        return Actor(principal=name, address=host_of(context.peer()))
+        return Actor(principal=name, address=limits.host_of(context.peer()))
 
 
 class CallGuard:
@@ -179,19 +163,19 @@ class CallGuard:
 
     def __init__(self, *, on_admitted: Callable[[str], None] = lambda _peer: None) -> None:
         self._on_admitted = on_admitted
-        self._pushes = CallSlots(total=128, each=8, waiting=1_000)
-        self._questions = CallSlots(total=64, each=8)
-        self._open = CallSlots(total=8, each=4)
-        self._talks = CallSlots(total=4, each=2)
+        self._pushes = limits.CallSlots(total=128, each=8, waiting=1_000)
+        self._questions = limits.CallSlots(total=64, each=8)
+        self._open = limits.CallSlots(total=8, each=4)
+        self._talks = limits.CallSlots(total=4, each=2)
         # gRPC refuses a request of more than 8 MiB by its stated length; what is shorter is received. Large requests of
         # one caller arrive two at a time: the ones of all other callers wait for those that arrive at once.
-        self._read_pushes = CallSlots(total=128, each=2)
-        self._read_questions = CallSlots(total=64, each=2)
-        self._arrivals = ArrivalSlots(total=24, each=2)
-        self._health_arrivals = ArrivalSlots(total=12, each=4)
-        self._open_rate = BucketPerKey(per_second=_OPEN_PER_SECOND, burst=4 * _OPEN_PER_SECOND)
-        self._streams: dict[str, StreamCounts] = {}
-        self._pause = RefusalPause()
+        self._read_pushes = limits.CallSlots(total=128, each=2)
+        self._read_questions = limits.CallSlots(total=64, each=2)
+        self._arrivals = limits.ArrivalSlots(total=24, each=2)
+        self._health_arrivals = limits.ArrivalSlots(total=12, each=4)
+        self._open_rate = limits.BucketPerKey(per_second=_OPEN_PER_SECOND, burst=4 * _OPEN_PER_SECOND)
+        self._streams: dict[str, limits.StreamCounts] = {}
+        self._pause = limits.RefusalPause()
 
     def guarded(self, handler: Handler, caller: Caller) -> Handler:
         """Return a handler that reads one request under guard, or each of a stream, and calls `handler` with it."""
@@ -203,8 +187,8 @@ class CallGuard:
 
         async def call(_requests: object, context: Context) -> object:
             is_joining = caller.is_open and not caller.is_health and not handler.request_streaming
-            if is_joining and not self._open_rate.take(address_key(context.peer()), time.monotonic_ns() // 1000):
-                refusal = ResourceExhausted("too many joins from this address; try again in a moment")
+            if is_joining and not self._open_rate.take(limits.address_key(context.peer()), time.monotonic_ns() // 1000):
+                refusal = errors.ResourceExhausted("too many joins from this address; try again in a moment")
                 await self._decline(context, refusal)
                 return None
             if not caller.is_open:
@@ -220,7 +204,7 @@ class CallGuard:
 
         return make(call, response_serializer=handler.response_serializer)
 
-    def refusing(self, error: CollectorError) -> Handler:
+    def refusing(self, error: errors.CollectorError) -> Handler:
         """Return a handler that refuses a call without reading its request. It is one of streams, whatever the method
         is: others end with an empty message, and a refusal consists of trailers only.
         """
@@ -230,8 +214,8 @@ class CallGuard:
 
         return grpc.stream_stream_rpc_method_handler(refuse_call)
 
-    async def _decline(self, context: Context, error: CollectorError) -> None:
-        if isinstance(error, ResourceExhausted):
+    async def _decline(self, context: Context, error: errors.CollectorError) -> None:
+        if isinstance(error, errors.ResourceExhausted):
             await self._pause.wait()
         decline(context, error)
 
@@ -241,7 +225,7 @@ class CallGuard:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # every error has a status
-            if caller.is_open and isinstance(error, ResourceExhausted):
+            if caller.is_open and isinstance(error, errors.ResourceExhausted):
                 await self._pause.wait()
             await refuse(context, error)
             raise AssertionError("abort raises") from error
@@ -264,7 +248,7 @@ class CallGuard:
                     requests = _requests(handler, context, MAX_OPEN_MESSAGE_BYTES)
                     await _sent(handler.stream_stream, requests, context)
             except TimeoutError:
-                raise DeadlineExceeded(f"the call took longer than {_TALK_OPEN_S:g} s") from None
+                raise errors.DeadlineExceeded(f"the call took longer than {_TALK_OPEN_S:g} s") from None
             return
         with self._counts_of(caller).hold(caller.key(context)):
             requests = _requests(handler, context, MAX_STREAMED_MESSAGE_BYTES)
@@ -286,14 +270,16 @@ class CallGuard:
 
     @asynccontextmanager
     async def _received_openly(self, handler: Handler, caller: Caller, context: Context) -> AsyncIterator[object]:
-        key = address_key(context.peer())
+        key = limits.address_key(context.peer())
         async with (self._health_arrivals if caller.is_health else self._arrivals).hold(key):
             request = await _decoded(handler, await context.read(), MAX_OPEN_MESSAGE_BYTES)
         async with self._open.hold(None if caller.is_health else key):
             yield request
 
-    def _counts_of(self, caller: Caller) -> StreamCounts:
-        return self._streams.setdefault(caller.method, StreamCounts(each=STREAMS_OF.get(caller.method, _STREAMS)))
+    def _counts_of(self, caller: Caller) -> limits.StreamCounts:
+        return self._streams.setdefault(
+            caller.method, limits.StreamCounts(each=STREAMS_OF.get(caller.method, _STREAMS))
+        )
 
 
 _STREAMS = 16
@@ -311,22 +297,22 @@ async def _read(context: Context) -> object:
         async with asyncio.timeout(_READ_S):
             return await context.read()
     except TimeoutError:
-        raise DeadlineExceeded("the request did not arrive in time") from None
+        raise errors.DeadlineExceeded("the request did not arrive in time") from None
 
 
 async def _decoded(handler: Handler, content: object, max_bytes: int) -> object:
     """Inflate and decode a request. Raises `BadRequest` and `MessageTooLarge`."""
     if not isinstance(content, bytes):
         # gRPC's end of the stream.
-        raise BadRequest("the call has no request")
+        raise errors.BadRequest("the call has no request")
     inflated = await inflate_beside_loop(content, max_bytes)
     try:
         return inflated if handler.request_deserializer is None else handler.request_deserializer(inflated)
-    except CollectorError:
+    except errors.CollectorError:
         raise
     except Exception as error:
         # Errors of protobuf differ by implementation.
-        raise BadRequest("cannot decode the request") from error
+        raise errors.BadRequest("cannot decode the request") from error
 
 
 async def _sent(behaviour: Callable[..., Any], request: object, context: Context) -> None:
@@ -380,10 +366,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         try:
             caller = await self._caller(method, handler_call_details.invocation_metadata)
-        except CollectorError as error:
+        except errors.CollectorError as error:
             status = status_of(error)
             self.on_refused(method, status.name)
-            REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
+            limits.REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
             return self._guard.refusing(error)
         return self._guard.guarded(handler, caller)
 
@@ -402,4 +388,4 @@ def roles_of(method: str) -> tuple[Role, ...] | None:
     for key in (method, method.rpartition("/")[0]):
         if key in ROLES_OF:
             return ROLES_OF[key]
-    raise Forbidden(f"{method} has no roles that may call it")
+    raise errors.Forbidden(f"{method} has no roles that may call it")

@@ -5,21 +5,8 @@ from typing import Any
 import grpc
 import structlog
 
+from isochrone_collector import errors
 from isochrone_collector.auth.limits import REFUSALS
-from isochrone_collector.errors import (
-    BadRequest,
-    CollectorError,
-    Conflict,
-    DatabaseUnavailable,
-    DeadlineExceeded,
-    Forbidden,
-    MessageTooLarge,
-    ResourceExhausted,
-    SequenceConflict,
-    Unauthenticated,
-    UnknownName,
-    UnknownTargets,
-)
 from isochrone_common.channel import HINT_KEY, UNKNOWN_TARGETS_KEY
 from isochrone_wire.codec import CodecError
 from isochrone_wire.text import shortened
@@ -35,18 +22,18 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 _MAX_MESSAGE_BYTES = 2_048
 
 STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
-    BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
     CodecError: grpc.StatusCode.INVALID_ARGUMENT,
-    UnknownName: grpc.StatusCode.NOT_FOUND,
-    Conflict: grpc.StatusCode.FAILED_PRECONDITION,
-    UnknownTargets: grpc.StatusCode.NOT_FOUND,
-    SequenceConflict: grpc.StatusCode.ALREADY_EXISTS,
-    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
-    Forbidden: grpc.StatusCode.PERMISSION_DENIED,
-    ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
-    DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.UnknownName: grpc.StatusCode.NOT_FOUND,
+    errors.Conflict: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnknownTargets: grpc.StatusCode.NOT_FOUND,
+    errors.SequenceConflict: grpc.StatusCode.ALREADY_EXISTS,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    errors.Forbidden: grpc.StatusCode.PERMISSION_DENIED,
+    errors.ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
 }
 
 
@@ -60,7 +47,7 @@ async def refuse(context: Context, error: Exception) -> None:
     await context.abort(*_ending(error))
 
 
-def decline(context: Context, error: CollectorError) -> None:
+def decline(context: Context, error: errors.CollectorError) -> None:
     """Let a call end with the status of an error when its handler returns, which costs less than to abort it."""
     status, message, metadata = _ending(error)
     context.set_code(status)
@@ -71,13 +58,13 @@ def decline(context: Context, error: CollectorError) -> None:
 def _ending(error: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
     """Return the status, the message and the metadata with which a call ends, and log the refusal."""
     metadata: tuple[tuple[str, str | bytes], ...] = ()
-    if isinstance(error, CollectorError | CodecError):
+    if isinstance(error, errors.CollectorError | CodecError):
         status, message = status_of(error), str(error)
-        if isinstance(error, ResourceExhausted):
+        if isinstance(error, errors.ResourceExhausted):
             metadata = ((_PUSHBACK, str(error.delay_us // 1000)),)
-        elif isinstance(error, UnknownTargets):
+        elif isinstance(error, errors.UnknownTargets):
             metadata = ((UNKNOWN_TARGETS_KEY, ",".join(map(str, error.targets))),)
-        elif isinstance(error, DatabaseUnavailable):
+        elif isinstance(error, errors.DatabaseUnavailable):
             metadata = ((HINT_KEY, error.hint.encode()),)
         message = shortened(message).encode(errors="replace")[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
         REFUSALS.write(status=status.name, reason=message)

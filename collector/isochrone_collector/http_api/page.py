@@ -40,16 +40,6 @@ from isochrone_collector.http_api import requests, responses
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user, session_token
 from isochrone_collector.http_api.queries import SharedAnswers, document_response
 from isochrone_collector.http_api.requests import FORMAT, Endpoint
-from isochrone_collector.http_api.responses import (
-    EncodedDocument,
-    JsonResponse,
-    accepts_gzip,
-    encode_document,
-    encode_line,
-    is_current,
-    read_body,
-    weak,
-)
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.queries import status
 from isochrone_collector.queries.context import QueryContext
@@ -100,10 +90,10 @@ class PageRoutes:
 
     def _response(self, request: Request, path: str) -> Response:
         found = read_files()[path]
-        headers = {**found.headers, "ETag": weak(found.etag)}
-        if is_current(request.headers.get("if-none-match"), found.etag):
+        headers = {**found.headers, "ETag": responses.weak(found.etag)}
+        if responses.is_current(request.headers.get("if-none-match"), found.etag):
             return Response(status_code=304, headers=headers)
-        if accepts_gzip(request.headers):
+        if responses.accepts_gzip(request.headers):
             return Response(found.compressed, headers={**headers, "Content-Encoding": "gzip"})
         return Response(found.content, headers=headers)
 
@@ -122,7 +112,7 @@ class PageRoutes:
                 "ends": name is not None and proxy_user(self._authenticator, request) is None,
                 "public": self._has_public_page,
             }
-            return JsonResponse(encode_line(value), headers=_UNCACHED)
+            return responses.JsonResponse(responses.encode_line(value), headers=_UNCACHED)
         require_same_origin(request)
         if request.method != "DELETE":
             return await self._begin_session(request)
@@ -132,7 +122,7 @@ class PageRoutes:
 
     async def _begin_session(self, request: Request) -> Response:
         """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""
-        body = await read_body(request, max_bytes=_MAX_BODY_BYTES)
+        body = await responses.read_body(request, max_bytes=_MAX_BODY_BYTES)
         try:
             (credential,) = parse_qs(body.decode("ascii"), max_num_fields=1)["credential"]
         except (ValueError, KeyError):
@@ -363,7 +353,7 @@ _KEPT_S = 10
 
 _BADGE_HEADERS = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
 
-_Answer = tuple[StatusList, EncodedDocument]
+_Answer = tuple[StatusList, responses.EncodedDocument]
 
 
 class StatusRoutes:
@@ -424,7 +414,7 @@ class StatusRoutes:
 
     async def _make(self) -> _Answer:
         found = await status.status(self._query_context, shown=self._targets)
-        return found, await asyncio.to_thread(encode_document, found)
+        return found, await asyncio.to_thread(responses.encode_document, found)
 
 
 STATUS = (

@@ -43,14 +43,6 @@ from isochrone_collector.http_api.requests import (
     parsed,
     points,
 )
-from isochrone_collector.http_api.responses import (
-    VARY,
-    EncodedDocument,
-    JsonResponse,
-    accepts_gzip,
-    encode_compressed,
-    encode_document,
-)
 from isochrone_collector.queries import (
     differentials,
     fleet,
@@ -338,16 +330,18 @@ class QueryRoutes:
     def __init__(self, query_context: QueryContext) -> None:
         self._query_context = query_context
         self._slots = CallSlots(total=64, each=8)
-        self._shared = SharedAnswers[EncodedDocument]()
+        self._shared = SharedAnswers[responses.EncodedDocument]()
         self.routes = [Route(one.path, self._handler(one), methods=[one.method]) for one in ENDPOINTS]
         """The routes of `ENDPOINTS`."""
 
     def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             arguments = endpoint.arguments(request, now_at=self._query_context.clock())
-            encode = encode_compressed if accepts_gzip(request.headers) else encode_document
+            encode = (
+                responses.encode_compressed if responses.accepts_gzip(request.headers) else responses.encode_document
+            )
 
-            async def make() -> EncodedDocument:
+            async def make() -> responses.EncodedDocument:
                 async with self._slots.hold(request.state.principal.key):
                     answer = await endpoint.work(self._query_context, **arguments)
                     return await asyncio.to_thread(encode, answer)
@@ -362,14 +356,16 @@ class QueryRoutes:
         return handle
 
 
-def document_response(request: Request, document: EncodedDocument, age_s: float, *, cache_control: str) -> Response:
+def document_response(
+    request: Request, document: responses.EncodedDocument, age_s: float, *, cache_control: str
+) -> Response:
     """Return the response with a document of that age, or with 304 if the client has it."""
-    headers = {"Cache-Control": cache_control, "ETag": responses.weak(document.etag), **VARY}
+    headers = {"Cache-Control": cache_control, "ETag": responses.weak(document.etag), **responses.VARY}
     if age_s:
         headers["Age"] = str(ceil(age_s))
     if responses.is_current(responses.none_match(request.headers), document.etag):
         return Response(status_code=304, headers=headers)
-    return JsonResponse(document.content, headers=headers, is_compressed=document.is_compressed)
+    return responses.JsonResponse(document.content, headers=headers, is_compressed=document.is_compressed)
 
 
 def max_age_s(headers: Headers) -> float:

@@ -25,18 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from isochrone_collector.errors import (
-    BadRequest,
-    CollectorError,
-    Conflict,
-    DatabaseUnavailable,
-    DeadlineExceeded,
-    Forbidden,
-    MessageTooLarge,
-    ResourceExhausted,
-    Unauthenticated,
-    UnknownName,
-)
+from isochrone_collector import errors
 from isochrone_collector.recent_values import RecentValues
 from isochrone_wire.json_format import json_text, plain_text, to_json_value
 from isochrone_wire.model import SECOND_US
@@ -139,9 +128,9 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
             async for part in request.stream():
                 body += part
                 if len(body) > max_bytes:
-                    raise MessageTooLarge(f"the body has more than {max_bytes} bytes")
+                    raise errors.MessageTooLarge(f"the body has more than {max_bytes} bytes")
     except TimeoutError:
-        raise DeadlineExceeded("the request did not arrive in time") from None
+        raise errors.DeadlineExceeded("the request did not arrive in time") from None
     return bytes(body)
 
 
@@ -221,7 +210,7 @@ def none_match(headers: Headers) -> str | None:
     return ", ".join(headers.getlist("if-none-match")) or None
 
 
-class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
+class NotBuilt(errors.CollectorError):
     """The table is not built yet. Act: the client, by retrying in a moment."""
 
 
@@ -231,15 +220,15 @@ _MAX_NAMES = 200
 
 # Error → status, and the last part of the problem type.
 STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
-    BadRequest: (HTTPStatus.BAD_REQUEST, "bad-request"),
-    UnknownName: (HTTPStatus.NOT_FOUND, "unknown-name"),
-    Conflict: (HTTPStatus.CONFLICT, "conflict"),
-    Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
-    Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
-    ResourceExhausted: (HTTPStatus.SERVICE_UNAVAILABLE, "resource-exhausted"),
-    MessageTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
-    DeadlineExceeded: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
-    DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
+    errors.BadRequest: (HTTPStatus.BAD_REQUEST, "bad-request"),
+    errors.UnknownName: (HTTPStatus.NOT_FOUND, "unknown-name"),
+    errors.Conflict: (HTTPStatus.CONFLICT, "conflict"),
+    errors.Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
+    errors.Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
+    errors.ResourceExhausted: (HTTPStatus.SERVICE_UNAVAILABLE, "resource-exhausted"),
+    errors.MessageTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
+    errors.DeadlineExceeded: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
+    errors.DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
     NotBuilt: (HTTPStatus.SERVICE_UNAVAILABLE, "not-built"),
 }
 
@@ -259,11 +248,11 @@ def response(error: Exception) -> Response:
     if status is HTTPStatus.UNAUTHORIZED:
         headers = {"WWW-Authenticate": 'Bearer realm="isochrone"'}
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        delay_us = error.delay_us if isinstance(error, ResourceExhausted) else _RETRY_AFTER_US
+        delay_us = error.delay_us if isinstance(error, errors.ResourceExhausted) else _RETRY_AFTER_US
         headers = {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
-    if isinstance(error, CollectorError) and error.hint:
+    if isinstance(error, errors.CollectorError) and error.hint:
         members["hint"] = error.hint
-    if isinstance(error, UnknownName) and error.known:
+    if isinstance(error, errors.UnknownName) and error.known:
         members |= {"known": error.known[:_MAX_NAMES], "nearest": error.nearest}
     return _problem(status, kind, shortened(str(error)), headers=headers, members=members)
 

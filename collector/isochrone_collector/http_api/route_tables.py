@@ -15,7 +15,7 @@ from starlette.responses import Response
 from isochrone_collector.auth.authenticator import MAX_WATCHES, while_valid
 from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.errors import BadRequest, UnknownName
-from isochrone_collector.http_api import bearer_auth, streams
+from isochrone_collector.http_api import bearer_auth, responses, streams
 from isochrone_collector.http_api.requests import (
     COUNT,
     EVENTS,
@@ -29,16 +29,6 @@ from isochrone_collector.http_api.requests import (
     generation,
     parsed,
     wait_us,
-)
-from isochrone_collector.http_api.responses import (
-    EncodedTables,
-    JsonResponse,
-    NotBuilt,
-    encode_line,
-    is_current,
-    none_match,
-    quoted,
-    read_body,
 )
 from isochrone_collector.http_api.sources import Sources
 from isochrone_collector.queries.routes import NO_TABLE
@@ -64,20 +54,22 @@ class TableRoutes:
     sources: Sources
 
     def __post_init__(self) -> None:
-        self._encoded = EncodedTables()
+        self._encoded = responses.EncodedTables()
         self._watches = StreamCounts(each=MAX_WATCHES)
 
     async def overview(self, _request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
         tables, plan = self.sources.publisher.in_force(), self.sources.plans.version
         overview = Overview.of(tables, plan_version=plan, routes=tuple(self._planned()))
-        return JsonResponse(encode_line(overview), headers={"Cache-Control": "no-cache", **self._staleness()})
+        return responses.JsonResponse(
+            responses.encode_line(overview), headers={"Cache-Control": "no-cache", **self._staleness()}
+        )
 
     async def region(self, request: Request, *, client_region: str, route: str, wait_us: int, after: int) -> Response:
         """Return the tables of a region, at once or as soon as there is a newer one than the client has."""
-        if_none_match = none_match(request.headers)
+        if_none_match = responses.none_match(request.headers)
         found = self._find(client_region, route)
-        if wait_us and is_current(if_none_match, found.etag):
+        if wait_us and responses.is_current(if_none_match, found.etag):
             after = max(after, found.generation)
         if wait_us and after:
             waiting = self._wait(request, found, route, after=after, wait_us=wait_us)
@@ -86,7 +78,7 @@ class TableRoutes:
             found = self._find(client_region, route)
             if not has_newer and if_none_match is None:
                 return Response(status_code=204, headers=self._headers(found))
-        if is_current(if_none_match, found.etag):
+        if responses.is_current(if_none_match, found.etag):
             return Response(status_code=304, headers=self._headers(found))
         return Response(self._encoded.region(found), headers=self._headers(found), media_type=JSON)
 
@@ -110,13 +102,13 @@ class TableRoutes:
             raise UnknownName.among("route", route, planned)
         known = {table.client_region for table in self.sources.publisher.in_force()}
         if not known:
-            raise NotBuilt("no table was built yet; retry in a moment") if planned else UnknownName(NO_TABLE)
+            raise responses.NotBuilt("no table was built yet; retry in a moment") if planned else UnknownName(NO_TABLE)
         if region not in known:
             raise UnknownName.among("client region", region, known)
         try:
             return self.sources.publisher.tables(region, route)
         except UnknownName as error:
-            raise NotBuilt(f"there is no table of {route!r} in {region!r} yet; retry in a moment") from error
+            raise responses.NotBuilt(f"there is no table of {route!r} in {region!r} yet; retry in a moment") from error
 
     def _planned(self) -> list[str]:
         plan = self.sources.plans.current
@@ -135,7 +127,7 @@ class TableRoutes:
 
     def _headers(self, found: RegionTables) -> dict[str, str]:
         return {
-            "ETag": quoted(found.etag),
+            "ETag": responses.quoted(found.etag),
             "Cache-Control": cache_control(found, now_at=self.sources.clock()),
             GENERATION: str(found.generation),
             ANSWERED_AT: rfc3339(found.answered_at),
@@ -237,7 +229,7 @@ class DiscoveryRoutes:
     async def answer(self, request: Request) -> Response:
         """Return the resources of the region in the request, of the type of the path."""
         type_url = _DISCOVERED[request.url.path]
-        body = await read_body(request, max_bytes=MAX_BODY_BYTES)
+        body = await responses.read_body(request, max_bytes=MAX_BODY_BYTES)
         try:
             message = Parse(body, envoy_pb2.DiscoveryRequest(), ignore_unknown_fields=True)
         except (ParseError, UnicodeDecodeError, RecursionError) as error:
@@ -256,7 +248,7 @@ class DiscoveryRoutes:
             return Response(status_code=304)
         documents = [one.document for one in resources.values()]
         document = {"version_info": version, "type_url": type_url, "resources": documents}
-        return JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})
+        return responses.JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})
 
 
 _DISCOVERED = {"/v3/discovery:clusters": CLUSTERS, "/v3/discovery:routes": ROUTES}

@@ -18,22 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from isochrone_collector.auth.authenticator import Authenticator, while_valid
 from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.errors import CollectorError
-from isochrone_collector.http_api import bearer_auth
-from isochrone_collector.http_api.requests import (
-    COUNT,
-    EVENTS,
-    INSTANT,
-    LINES,
-    REGION,
-    SELECTION,
-    TARGET,
-    TEXT,
-    Endpoint,
-    Parameter,
-    instant,
-    microseconds,
-    parsed,
-)
+from isochrone_collector.http_api import bearer_auth, requests
 from isochrone_collector.http_api.responses import encode
 from isochrone_collector.http_api.sources import Sources
 from isochrone_collector.publishing.changes import ChangeEvent
@@ -101,12 +86,12 @@ class EventStream(Response, Generic[Item]):
             await while_valid(self._copy(send), self._authenticate)
         except CollectorError as error:
             _log.info("watcher.ended", reason=str(error))
-            return self.media_type == EVENTS
+            return self.media_type == requests.EVENTS
         return True
 
     async def _copy(self, send: Send) -> None:
         # There is no task for each event: a table goes to a thousand readers at once.
-        if self.media_type == EVENTS:
+        if self.media_type == requests.EVENTS:
             await send(_body(b"retry: 2000\n\n"))
         with suppress(StopAsyncIteration):
             item = await self._first
@@ -121,7 +106,7 @@ async def start(
     items: AsyncGenerator[Item | None, None],
     *,
     event: Callable[[Item], bytes],
-    media_type: str = EVENTS,
+    media_type: str = requests.EVENTS,
     first_timeout_s: float | None = _FIRST_TIMEOUT_S,
 ) -> Response:
     """Start a stream of items as events. Raises the errors of the first item, such as `ResourceExhausted`."""
@@ -179,13 +164,13 @@ class ChangeRoutes:
 
 
 CHANGES = (
-    Endpoint(
+    requests.Endpoint(
         path="/v1/changes",
         summary="Notices of new data, as server-sent events named `change`: at most one a second, and a heartbeat "
         "without topics at once and every ten seconds.",
         work=ChangeRoutes.watch,
         answer=ChangeEvent,
-        media_type=EVENTS,
+        media_type=requests.EVENTS,
     ),
 )
 
@@ -205,16 +190,16 @@ class SampleStreams:
     async def export(self, request: Request, *, selection: Selection, newest: int, after: str) -> Response:
         """Stream the samples of a selection as lines of JSON; without the end of the body they are incomplete."""
         found = samples.export(self._sources.query_context, selection, newest=newest, after=after)
-        return await self._start(request, counted(self._exports, request, _lines(found)), media_type=LINES)
+        return await self._start(request, counted(self._exports, request, _lines(found)), media_type=requests.LINES)
 
     async def watch(self, request: Request, *, selection: Selection, since_at: int) -> Response:
         """Stream samples as they are stored. The id of an event is the instant, in microseconds since the epoch, from
         which a stream that broke continues: earlier samples have been sent, later ones may have been.
         """
         if event_id := request.headers.get("last-event-id"):
-            since_at = microseconds(event_id, name="Last-Event-ID") or since_at
+            since_at = requests.microseconds(event_id, name="Last-Event-ID") or since_at
         found = samples.follow(self._sources.query_context, selection, since_at=since_at)
-        return await self._start(request, counted(self._watches, request, _events(found)), media_type=EVENTS)
+        return await self._start(request, counted(self._watches, request, _events(found)), media_type=requests.EVENTS)
 
     async def _start(self, request: Request, items: AsyncGenerator[bytes, None], *, media_type: str) -> Response:
         authenticator = self._sources.authenticator
@@ -244,36 +229,40 @@ def _encoded_event(resume_at: int, portion: Sequence[StoredSample]) -> bytes:
 
 
 SAMPLES = (
-    Endpoint(
+    requests.Endpoint(
         path="/v1/samples/export",
         summary="All samples of a selection, as lines of JSON with the rows of /v1/samples; complete if the body ends.",
         work=SampleStreams.export,
         parameters=(
-            Parameter(
+            requests.Parameter(
                 "newest",
-                {**COUNT, "maximum": 10_000},
+                {**requests.COUNT, "maximum": samples.MAX_SAMPLES},
                 "So many of the newest samples, newest first; all, oldest round first, if 0 or missing.",
             ),
-            Parameter("after", TEXT, "Continue after the sample with this id; not with newest."),
-            *SELECTION,
+            requests.Parameter("after", requests.TEXT, "Continue after the sample with this id; not with newest."),
+            *requests.SELECTION,
         ),
         answer=SampleList,
-        media_type=LINES,
+        media_type=requests.LINES,
     ),
-    Endpoint(
+    requests.Endpoint(
         path="/v1/samples/watch",
         summary="Samples as they are stored, as server-sent events: data has rows as /v1/samples, and resume_at, which "
         "is the id in microseconds: samples received before it have been sent, later ones may have been.",
         work=SampleStreams.watch,
         parameters=(
-            Parameter(
-                "since", INSTANT, "Samples received from this instant on; now if missing.", "since_at", parsed(instant)
+            requests.Parameter(
+                "since",
+                requests.INSTANT,
+                "Samples received from this instant on; now if missing.",
+                "since_at",
+                requests.parsed(requests.instant),
             ),
-            TARGET,
-            REGION,
+            requests.TARGET,
+            requests.REGION,
         ),
         answer=SampleList,
-        media_type=EVENTS,
+        media_type=requests.EVENTS,
         request_headers={"Last-Event-ID": "Continue from this id."},
     ),
 )

@@ -17,16 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from isochrone_collector import errors
 from isochrone_collector.analysis.probe_totals import ProbeTotals
 from isochrone_collector.disk_space import DiskLevel
-from isochrone_collector.errors import (
-    Conflict,
-    DatabaseUnavailable,
-    DiskLow,
-    PartitionMissing,
-    SequenceConflict,
-    UnknownTargets,
-)
 from isochrone_collector.ingest.group_commit import BATCH_THRESHOLD, BUSY_DELAY_US, AdmissionQueue, GroupCommit
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.row_encoder import MAX_IN_FLIGHT, RowEncoder
@@ -155,7 +148,7 @@ class Ingest:
             self._regions[vantage.id] = row.region
         known = self._regions[vantage.id]
         if known != vantage.region:
-            raise Conflict(
+            raise errors.Conflict(
                 f"vantage {vantage.name!r} is in region {known!r}, and this push is from {vantage.region!r}; "
                 "a vantage keeps its region, so give the agent another name"
             )
@@ -170,7 +163,7 @@ class Ingest:
     async def _ingest(self, batch: PushBatch) -> Receipt:
         check_clock(batch)
         if self.disk_level() is DiskLevel.FULL:
-            raise DiskLow("disk_low: the disk of the database is nearly full; the samples stay in the spool")
+            raise errors.DiskLow("disk_low: the disk of the database is nearly full; the samples stay in the spool")
         if batch.sample_count <= _SMALL_SAMPLES:
             self._admission.note_small()
             return await self._encode_and_commit(batch, self._small)
@@ -184,13 +177,15 @@ class Ingest:
                 # Another collector may have applied the plan that has these targets.
                 await self.plans.refresh_after_now()
                 if unknown := batch.decode_columns().targets() - self.plans.known_targets:
-                    raise UnknownTargets(unknown)
+                    raise errors.UnknownTargets(unknown)
                 encoded = await self._encode(batch)
                 assert encoded is not None
         is_current = (encoded.newest_round_at or 0) > batch.received_at - _BACKLOG_US
         if self.disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
             # There is room for current samples only.
-            raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
+            raise errors.DiskLow(
+                "disk_low: the disk of the database has no room for old rounds; they stay in the spool"
+            )
         earlier = await commits.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=encoded), rows=encoded.stored)
         if earlier is not None:
             return self._receipt_of_duplicate(batch, encoded, earlier)
@@ -209,12 +204,12 @@ class Ingest:
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._commit_once(group)
-            except PartitionMissing as error:
+            except errors.PartitionMissing as error:
                 # Agents push these batches again; rounds that still lack a partition are set aside then.
                 _log.warning("partition.missing", reason=str(error))
                 await self.refresh_window()
                 raise
-            except DatabaseUnavailable as error:
+            except errors.DatabaseUnavailable as error:
                 if not error.at_once:
                     raise
                 _log.warning("commit.retried", pushes=len(group), reason=str(error))
@@ -256,12 +251,12 @@ class Ingest:
     def _receipt_of_duplicate(self, batch: PushBatch, encoded: EncodedBatch, earlier: LedgerRow) -> Receipt:
         """Return the ledger's result of this batch, even if validation differs today. Raises `SequenceConflict`."""
         if earlier.samples != batch.sample_count:
-            raise SequenceConflict(
+            raise errors.SequenceConflict(
                 f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples, and this one has "
                 f"{batch.sample_count}; seal its samples under another epoch"
             )
         if earlier.content_hash != encoded.content_hash:
-            raise SequenceConflict(
+            raise errors.SequenceConflict(
                 f"batch {batch.seq} of this epoch was stored with other samples; seal these under another epoch"
             )
         return self._receipt(batch, duplicate=earlier.stored, rejections=_rejections(earlier.rejections or ()))

@@ -14,14 +14,7 @@ from pathlib import Path
 import structlog
 
 from isochrone_collector.alerting.service import AlertService
-from isochrone_collector.alerts.conditions import (
-    LastAlert,
-    budget_alerts,
-    is_clock_wrong,
-    objective_alerts,
-    of_change,
-    of_vantage_clock,
-)
+from isochrone_collector.alerts import conditions
 from isochrone_collector.alerts.message import of_collector_clock, of_low_disk
 from isochrone_collector.clock import AGREE_US, ClockGuard, Verdict, elapsed_us, now_at
 from isochrone_collector.disk_space import DiskLevel, DiskSpace
@@ -156,9 +149,9 @@ class FleetWatch:
         async with self._database.connection() as connection:
             found = await vantages.spenders(connection) if plan and plan.budgets else []
             await self._read_clocks(connection, now_at)
-            messages = list(budget_alerts(found, plan, now_at=now_at)) if plan else []
+            messages = list(conditions.budget_alerts(found, plan, now_at=now_at)) if plan else []
             messages += [
-                of_vantage_clock(row.name, row.region, row.clock_offset_us or 0, raised_at=now_at)
+                conditions.of_vantage_clock(row.name, row.region, row.clock_offset_us or 0, raised_at=now_at)
                 for row in self._wrong_clocks
             ]
             for message in messages:
@@ -172,7 +165,9 @@ class FleetWatch:
 
     async def _read_clocks(self, connection: Connection, now_at: int) -> None:
         states = await vantages.states(connection, now_at=now_at)
-        self._wrong_clocks = [row for row in states if is_clock_wrong(row.clock_offset_us, row.clock_uncertainty_us)]
+        self._wrong_clocks = [
+            row for row in states if conditions.is_clock_wrong(row.clock_offset_us, row.clock_uncertainty_us)
+        ]
         self._read_at = now_at
 
 
@@ -233,11 +228,11 @@ class RouteWatch:
                     and row.opened_at < table.window.until_at
                     and (row.recovered_at is None or row.recovered_at >= table.window.from_at)
                 }
-                if change := of_change(table, raised_at=now_at):
+                if change := conditions.of_change(table, raised_at=now_at):
                     await self.alerting.raise_alert(connection, change)
-                for message in objective_alerts(table, last_alerts, explained, raised_at=now_at):
+                for message in conditions.objective_alerts(table, last_alerts, explained, raised_at=now_at):
                     await self.alerting.raise_alert(connection, message)
-                    last = LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
+                    last = conditions.LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
                     last_alerts[message.subject] = last
             done_until, following = max(table.built_at for table in found), found[-1].generation + 1
             await job_state.advance(connection, _PROGRESS, done_until, next_number=following)

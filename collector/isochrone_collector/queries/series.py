@@ -3,22 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 
+from isochrone_collector.analysis import time_series
 from isochrone_collector.analysis.probes import Probes
-from isochrone_collector.analysis.time_series import (
-    FEWEST_BINS,
-    MAX_BINS,
-    MAX_POINTS,
-    PackedValues,
-    SummarisedOutcomes,
-    SummarisedValues,
-    TargetSeries,
-    bins_of,
-    bucket_width,
-    packed_summaries,
-    packed_values,
-    series_of,
-    summarised_series,
-)
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import leaderboards, probe_queries, summaries
@@ -51,10 +37,10 @@ class _Asked:
 class _Found:
     """The results so far: the points of each series, and its values if there are distributions."""
 
-    points: TargetSeries = field(default_factory=dict)
-    values: PackedValues = field(default_factory=dict)
+    points: time_series.TargetSeries = field(default_factory=dict)
+    values: time_series.PackedValues = field(default_factory=dict)
 
-    def add(self, points: TargetSeries, values: PackedValues) -> None:
+    def add(self, points: time_series.TargetSeries, values: time_series.PackedValues) -> None:
         for key, more in points.items():
             self.points[key] = self.points.get(key, ()) + more
         for key, blob in values.items():
@@ -77,7 +63,9 @@ async def series(
         scope = replace(resolved.scope, regions=resolved.scope.regions or tuple(resolved.known_regions))
         kept_at = await leaderboards.kept_since(connection)
         is_long = await leaderboards.prefers_summaries(connection, scope, kept_at=kept_at)
-        bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
+        bucket_us = time_series.bucket_width(
+            selection.window, points=points or time_series.MAX_POINTS, least_us=HOUR_US if is_long else 1
+        )
         found, rest = (
             await _summarised(connection, scope, asked, bucket_us=bucket_us, kept_at=kept_at)
             if is_long
@@ -86,7 +74,7 @@ async def series(
         for window in rest:
             probes = await probe_queries.probes(connection, replace(scope, window=window), asked.metric)
             found.add(*await asyncio.to_thread(_measured, probes, asked, bucket_us=bucket_us))
-    distributions = await asyncio.to_thread(bins_of, found.values, most=asked.bins) if asked.bins else {}
+    distributions = await asyncio.to_thread(time_series.bins_of, found.values, most=asked.bins) if asked.bins else {}
     _require_fitting(sum(map(len, (*found.points.values(), *distributions.values()))))
     return SeriesList(
         window=selection.window,
@@ -102,14 +90,16 @@ def _asked(metric: Metric, limit_us: int, bins: int) -> _Asked:
     if limit_us and not metric.includes_request:
         latencies = ", ".join(one.value for one in Metric if one.includes_request)
         raise BadRequest(f"{metric.value} is no latency of a request: a limit applies to {latencies}")
-    if 0 < bins < FEWEST_BINS:
-        raise BadRequest(f"{bins} bins: a distribution has {FEWEST_BINS} to {MAX_BINS}")
+    if 0 < bins < time_series.FEWEST_BINS:
+        raise BadRequest(f"{bins} bins: a distribution has {time_series.FEWEST_BINS} to {time_series.MAX_BINS}")
     return _Asked(metric=metric, limit_us=limit_us or None, bins=bins)
 
 
-def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetSeries, PackedValues]:
-    points = series_of(probes, bucket_us=bucket_us, limit_us=asked.limit_us)
-    return points, packed_values(probes) if asked.bins else {}
+def _measured(
+    probes: Probes, asked: _Asked, *, bucket_us: int
+) -> tuple[time_series.TargetSeries, time_series.PackedValues]:
+    points = time_series.series_of(probes, bucket_us=bucket_us, limit_us=asked.limit_us)
+    return points, time_series.packed_values(probes) if asked.bins else {}
 
 
 async def _summarised(
@@ -161,14 +151,16 @@ def _common(one: Window, other: Window) -> Window:
 def _of_summaries(
     target_id: int,
     regions: tuple[str, ...],
-    outcomes: SummarisedOutcomes,
-    values: SummarisedValues,
+    outcomes: time_series.SummarisedOutcomes,
+    values: time_series.SummarisedValues,
     asked: _Asked,
     *,
     bucket_us: int,
-) -> tuple[TargetSeries, PackedValues]:
-    points = summarised_series(target_id, regions, outcomes, values, bucket_us=bucket_us, limit_us=asked.limit_us)
-    return points, packed_summaries(target_id, regions, values) if asked.bins else {}
+) -> tuple[time_series.TargetSeries, time_series.PackedValues]:
+    points = time_series.summarised_series(
+        target_id, regions, outcomes, values, bucket_us=bucket_us, limit_us=asked.limit_us
+    )
+    return points, time_series.packed_summaries(target_id, regions, values) if asked.bins else {}
 
 
 def _require_fitting(many: int) -> None:
@@ -179,7 +171,7 @@ def _require_fitting(many: int) -> None:
         )
 
 
-def _named(found: TargetSeries, distributions: Distributions, resolved: ResolvedSelection) -> list[Series]:
+def _named(found: time_series.TargetSeries, distributions: Distributions, resolved: ResolvedSelection) -> list[Series]:
     named = [
         Series(
             target=resolved.names[target_id],

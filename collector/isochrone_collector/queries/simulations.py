@@ -6,18 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from isochrone_collector.analysis.simulation import (
-    DEFAULTS,
-    Policy,
-    PolicyError,
-    PolicyInput,
-    SentProbes,
-    SharedRounds,
-    find_shared_rounds,
-    policy,
-    policy_inputs,
-    pooled,
-)
+from isochrone_collector.analysis import simulation
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import vantages
@@ -54,35 +43,35 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
 
     def played() -> tuple[Simulation, ...]:
         # An invalid policy is refused before anything is computed.
-        texts = tuple(policies) or DEFAULTS
-        asked = [policy(text, names) for text in texts]
-        joint = find_shared_rounds(sent, tuple(members), region_of)
+        texts = tuple(policies) or simulation.DEFAULTS
+        asked = [simulation.policy(text, names) for text in texts]
+        joint = simulation.find_shared_rounds(sent, tuple(members), region_of)
         is_joint = bool(_usable(joint))
-        found = joint if is_joint else find_shared_rounds(sent, tuple(members), region_of, slot_us=slot_us)
+        found = joint if is_joint else simulation.find_shared_rounds(sent, tuple(members), region_of, slot_us=slot_us)
         usable = _usable(found)
-        ready = policy_inputs([vantage.recorded for vantage in usable]) if usable else []
+        ready = simulation.policy_inputs([vantage.recorded for vantage in usable]) if usable else []
         if ready:
-            asked = [policy(text, names, best=ready[0].best) for text in texts]
+            asked = [simulation.policy(text, names, best=ready[0].best) for text in texts]
         return tuple(_lines(found, names, ready, asked, is_joint=is_joint))
 
     try:
         lines = await asyncio.to_thread(played)
-    except PolicyError as error:
+    except simulation.PolicyError as error:
         raise BadRequest(str(error)) from error
     return SimulationList(window=selection.window, members=names, simulations=lines)
 
 
-def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
+def _members(sent: simulation.SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
     found = [int(target_id) for target_id in np.unique(sent.target_id)]
     names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
     return dict(sorted(names.items(), key=lambda item: item[1]))
 
 
-def _usable(found: Sequence[SharedRounds]) -> list[SharedRounds]:
+def _usable(found: Sequence[simulation.SharedRounds]) -> list[simulation.SharedRounds]:
     return [vantage for vantage in found if len(vantage.recorded) > vantage.recorded.learning]
 
 
-def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: bool) -> str:
+def _note(vantages: Sequence[simulation.SharedRounds], names: Sequence[str], *, enough: bool) -> str:
     absent = sorted({names[column] for vantage in vantages for column in vantage.absent})
     if not enough:
         there = sum(len(vantage.recorded) for vantage in vantages)
@@ -99,10 +88,10 @@ def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: boo
 
 
 def _lines(
-    found: Sequence[SharedRounds],
+    found: Sequence[simulation.SharedRounds],
     names: Sequence[str],
-    ready: Sequence[PolicyInput],
-    asked: Sequence[Policy],
+    ready: Sequence[simulation.PolicyInput],
+    asked: Sequence[simulation.Policy],
     *,
     is_joint: bool,
 ) -> Iterator[Simulation]:
@@ -115,7 +104,7 @@ def _lines(
                 refused = f"{note}; {_NOT_JOINT}" if inputs else note
                 yield Simulation(policy=one.name, region=region, rounds=0, requests=0, note=refused)
                 continue
-            replay = pooled([one.play(given) for given in inputs])
+            replay = simulation.pooled([one.play(given) for given in inputs])
             yield Simulation(
                 policy=one.name,
                 region=region,

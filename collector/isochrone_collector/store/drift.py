@@ -5,14 +5,7 @@ from dataclasses import dataclass
 
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
-from isochrone_collector.store.postgres.pool import (
-    Connection,
-    execute,
-    fetch,
-    fetch_columns,
-    fetch_tuples,
-    fetch_values,
-)
+from isochrone_collector.store.postgres import pool
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
@@ -46,17 +39,17 @@ class DriftRow(SeriesKey):
     may_be_weekly: bool
 
 
-async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
+async def medians(connection: pool.Connection, scope: Scope) -> list[MediansRow]:
     """Return the round medians of the watched metrics, by target and region."""
     async with connection.transaction():
-        await execute(connection, "prepare_round_scan")
-        return await fetch_columns(connection, "round_medians", MediansRow, **scope.parameters(), **_OUTCOMES)
+        await pool.execute(connection, "prepare_round_scan")
+        return await pool.fetch_columns(connection, "round_medians", MediansRow, **scope.parameters(), **_OUTCOMES)
 
 
-async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
+async def known(connection: pool.Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
     """Return the instants since `from_at` at which each series of some targets changed."""
     found: dict[SeriesKey, list[int]] = {}
-    rows = await fetch_tuples(connection, "changes_since", target_ids=target_ids, from_at=from_at)
+    rows = await pool.fetch_tuples(connection, "changes_since", target_ids=target_ids, from_at=from_at)
     for target_id, region, metric, changed_at in rows:
         key = SeriesKey(target_id=target_id, region=region, metric=Metric(metric))
         found.setdefault(key, []).append(changed_at)
@@ -64,27 +57,27 @@ async def known(connection: Connection, target_ids: Sequence[int], *, from_at: i
 
 
 async def record(
-    connection: Connection, key: SeriesKey, change: Change, *, detected_at: int, tolerance_us: int
+    connection: pool.Connection, key: SeriesKey, change: Change, *, detected_at: int, tolerance_us: int
 ) -> bool:
     """Record a change unless one within `tolerance_us` (microseconds) is recorded; return whether it was new."""
     row = {**fields_of(key), **fields_of(change), "detected_at": detected_at}
     near = {"from_at": change.changed_at - tolerance_us, "until_at": change.changed_at + tolerance_us}
-    [is_known] = await fetch_values(connection, "change_is_known", **row, **near)
-    return not is_known and await execute(connection, "insert_change", **row)
+    [is_known] = await pool.fetch_values(connection, "change_is_known", **row, **near)
+    return not is_known and await pool.execute(connection, "insert_change", **row)
 
 
-async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
+async def of_window(connection: pool.Connection, scope: Scope) -> list[DriftRow]:
     """Return the changes that began in a window, newest first."""
-    return await fetch(connection, "changes_of_window", DriftRow, **scope.parameters())
+    return await pool.fetch(connection, "changes_of_window", DriftRow, **scope.parameters())
 
 
-async def watched(connection: Connection, scope: Scope) -> list[int]:
+async def watched(connection: pool.Connection, scope: Scope) -> list[int]:
     """Return the numbers of rounds of the series in which changes are searched; one without values has 0."""
     asked = {**scope.parameters(), "streamed": _OUTCOMES["streamed"]}
-    return [n for _, _, *counts in await fetch_tuples(connection, "rounds_watched", **asked) for n in counts]
+    return [n for _, _, *counts in await pool.fetch_tuples(connection, "rounds_watched", **asked) for n in counts]
 
 
-async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
+async def newest_changes(connection: pool.Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
     """Return target and region → the newest change of the metric within the scope, if any."""
-    rows = await fetch_tuples(connection, "newest_changes", **scope.parameters(), metric=metric)
+    rows = await pool.fetch_tuples(connection, "newest_changes", **scope.parameters(), metric=metric)
     return {(target_id, region): changed_at for target_id, region, changed_at in rows}

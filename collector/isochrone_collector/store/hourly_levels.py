@@ -9,17 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isochrone_collector.analysis.history import (
-    HOURS,
-    ComputedLevels,
-    History,
-    HourOfOutcomes,
-    HourOfValues,
-    Levels,
-    Quantity,
-    SeriesLevels,
-    computed_levels,
-)
+from isochrone_collector.analysis import history
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch, fetch_columns
 from isochrone_collector.store.postgres.values import columns_of
@@ -50,16 +40,18 @@ async def make(database: Database, until_at: int) -> int:
     for target_ids in await portions(database):
         for target_id in target_ids:
             async with database.transaction() as connection:
-                span = {"from_at": until_at - HOURS * HOUR_US, "until_at": until_at}
-                values = await fetch(connection, "hours_of_target", HourOfValues, target_id=target_id, **span)
-                outcomes = await fetch(connection, "outcomes_of_target", HourOfOutcomes, target_id=target_id, **span)
-                made = await asyncio.to_thread(computed_levels, values, outcomes, until_at)
+                span = {"from_at": until_at - history.HOURS * HOUR_US, "until_at": until_at}
+                values = await fetch(connection, "hours_of_target", history.HourOfValues, target_id=target_id, **span)
+                outcomes = await fetch(
+                    connection, "outcomes_of_target", history.HourOfOutcomes, target_id=target_id, **span
+                )
+                made = await asyncio.to_thread(history.computed_levels, values, outcomes, until_at)
                 await _write(connection, target_id, made, until_at)
             total += len(made)
     return total
 
 
-async def history_of(connection: Connection, scope: Scope, quantities: Sequence[Quantity]) -> History:
+async def history_of(connection: Connection, scope: Scope, quantities: Sequence[history.Quantity]) -> history.History:
     """Return the levels of several quantities of the series of a scope; its window is ignored."""
     rows = await fetch_columns(
         connection,
@@ -70,26 +62,27 @@ async def history_of(connection: Connection, scope: Scope, quantities: Sequence[
         metrics=[metric for metric, _ in quantities],
         quantities=[quantity for _, quantity in quantities],
     )
-    own: dict[Quantity, list[_LevelsRow]] = {quantity: [] for quantity in quantities}
+    own: dict[history.Quantity, list[_LevelsRow]] = {quantity: [] for quantity in quantities}
     for row in rows:
         own[row.metric, row.quantity].append(row)
-    return History(levels={quantity: _series_levels(found) for quantity, found in own.items()})
+    return history.History(levels={quantity: _series_levels(found) for quantity, found in own.items()})
 
 
-def _series_levels(rows: Sequence[_LevelsRow]) -> SeriesLevels:
+def _series_levels(rows: Sequence[_LevelsRow]) -> history.SeriesLevels:
     series = [(row.target_id, region) for row in rows for region in row.regions]
     values = np.frombuffer(b"".join(row.levels for row in rows), _FLOATS).astype(np.float64)
-    return SeriesLevels(
+    return history.SeriesLevels(
         series={one: place for place, one in enumerate(series)},
-        from_at=np.concatenate([np.empty(0, np.int64), *(row.until_at - HOURS * HOUR_US for row in rows)]),
-        levels=Levels(
-            values=values.reshape(len(series), HOURS), noise=np.concatenate([np.empty(0), *(row.noise for row in rows)])
+        from_at=np.concatenate([np.empty(0, np.int64), *(row.until_at - history.HOURS * HOUR_US for row in rows)]),
+        levels=history.Levels(
+            values=values.reshape(len(series), history.HOURS),
+            noise=np.concatenate([np.empty(0), *(row.noise for row in rows)]),
         ),
         quantile=np.concatenate([np.empty(0), *(row.quantile for row in rows)]),
     )
 
 
-async def _write(connection: Connection, target_id: int, made: Iterable[ComputedLevels], until_at: int) -> None:
+async def _write(connection: Connection, target_id: int, made: Iterable[history.ComputedLevels], until_at: int) -> None:
     # In one order, or two collectors could wait for each other.
     rows = sorted(made, key=lambda row: (row.region, row.metric, row.quantity))
     values: dict[str, object] = {

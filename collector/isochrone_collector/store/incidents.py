@@ -9,15 +9,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.store.postgres.pool import (
-    Connection,
-    execute,
-    fetch,
-    fetch_columns,
-    fetch_one,
-    fetch_tuples,
-    fetch_values,
-)
+from isochrone_collector.store.postgres import pool
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertKind, FailedProbe, Incident
@@ -89,20 +81,20 @@ class IncidentRow(Incident):
         return Incident(**{one.name: getattr(self, one.name) for one in fields(Incident)})
 
 
-async def rounds(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> list[RoundResult]:
+async def rounds(connection: pool.Connection, target_ids: Sequence[int], *, from_at: int) -> list[RoundResult]:
     """Return the rounds of some targets since `from_at`, oldest first by series."""
-    rows = await fetch_columns(connection, "round_results", _RoundsRow, target_ids=target_ids, from_at=from_at)
+    rows = await pool.fetch_columns(connection, "round_results", _RoundsRow, target_ids=target_ids, from_at=from_at)
     return [one for row in rows for one in row]
 
 
-async def answered(connection: Connection, target_ids: Collection[int], *, now_at: int) -> set[int]:
+async def answered(connection: pool.Connection, target_ids: Collection[int], *, now_at: int) -> set[int]:
     """Return the targets of which any probe was ever answered, as far as samples or summaries are kept."""
     ids, from_at = list(target_ids), now_at - _NOT_SUMMARISED_US
-    once = await fetch_values(connection, "targets_answered_once", target_ids=ids)
-    return {*once, *await fetch_values(connection, "targets_answered_since", target_ids=ids, from_at=from_at)}
+    once = await pool.fetch_values(connection, "targets_answered_once", target_ids=ids)
+    return {*once, *await pool.fetch_values(connection, "targets_answered_since", target_ids=ids, from_at=from_at)}
 
 
-async def summarised(connection: Connection, incident: TargetIncident) -> FailureSummary:
+async def summarised(connection: pool.Connection, incident: TargetIncident) -> FailureSummary:
     """Return the failed probes of an incident."""
     selection: dict[str, Any] = {
         **fields_of(incident),
@@ -110,9 +102,9 @@ async def summarised(connection: Connection, incident: TargetIncident) -> Failur
         "until_at": incident.last_failed_at,
         "outcomes": _OUTCOMES[incident.kind],
     }
-    rows = await fetch_tuples(connection, "failure_classes", **selection)
+    rows = await pool.fetch_tuples(connection, "failure_classes", **selection)
     classes = {_class(outcome, status): n for outcome, status, n in rows}
-    newest = await fetch_tuples(connection, "newest_failures", **selection, limit=MAX_SAMPLES)
+    newest = await pool.fetch_tuples(connection, "newest_failures", **selection, limit=MAX_SAMPLES)
     return FailureSummary(
         classes=dict(sorted(classes.items(), key=lambda item: (-item[1], item[0]))),
         samples=tuple(
@@ -123,7 +115,7 @@ async def summarised(connection: Connection, incident: TargetIncident) -> Failur
     )
 
 
-async def record(connection: Connection, incident: TargetIncident, subject: str, failures: FailureSummary) -> bool:
+async def record(connection: pool.Connection, incident: TargetIncident, subject: str, failures: FailureSummary) -> bool:
     """Record the state of an incident; return false if another collector has opened it, or ended it, meanwhile."""
     now: dict[str, Any] = {
         **fields_of(incident),
@@ -133,34 +125,36 @@ async def record(connection: Connection, incident: TargetIncident, subject: str,
         "scope": incident.scope.name.lower(),
         "samples": Jsonb([asdict(one) for one in failures.samples]),
     }
-    return await execute(connection, "update_incident", **now) or await execute(connection, "add_incident", **now)
+    return await pool.execute(connection, "update_incident", **now) or await pool.execute(
+        connection, "add_incident", **now
+    )
 
 
-async def since(connection: Connection, since_at: int) -> list[IncidentRow]:
+async def since(connection: pool.Connection, since_at: int) -> list[IncidentRow]:
     """Return the incidents that are open or ended since an instant, oldest first."""
-    return await fetch(connection, "incidents_since", IncidentRow, since_at=since_at)
+    return await pool.fetch(connection, "incidents_since", IncidentRow, since_at=since_at)
 
 
-async def open_ids(connection: Connection) -> set[int]:
+async def open_ids(connection: pool.Connection) -> set[int]:
     """Return the ids of the incidents that are open."""
     return {row.id for row in await open_ones(connection)}
 
 
-async def open_ones(connection: Connection) -> list[OpenIncidentRow]:
+async def open_ones(connection: pool.Connection) -> list[OpenIncidentRow]:
     """Return the open incidents, oldest first."""
-    return await fetch(connection, "open_incidents", OpenIncidentRow)
+    return await pool.fetch(connection, "open_incidents", OpenIncidentRow)
 
 
-async def of_window(connection: Connection, window: Window, *, past: bool) -> tuple[Incident, ...]:
+async def of_window(connection: pool.Connection, window: Window, *, past: bool) -> tuple[Incident, ...]:
     """Return the newest incidents of a window, newest first: the open ones, and with `past` those that ended."""
     bounds = fields_of(window)
-    rows = await fetch(connection, "incidents_of_window", IncidentRow, **bounds, past=past, limit=MAX_LISTED)
+    rows = await pool.fetch(connection, "incidents_of_window", IncidentRow, **bounds, past=past, limit=MAX_LISTED)
     return tuple(row.incident for row in rows)
 
 
-async def by_id(connection: Connection, incident_id: int) -> Incident | None:
+async def by_id(connection: pool.Connection, incident_id: int) -> Incident | None:
     """Return one incident, if there is one with this id."""
-    found = await fetch_one(connection, "incident_by_id", IncidentRow, id=incident_id)
+    found = await pool.fetch_one(connection, "incident_by_id", IncidentRow, id=incident_id)
     return found.incident if found else None
 
 

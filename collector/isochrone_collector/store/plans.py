@@ -3,15 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from isochrone_collector.store.postgres.pool import (
-    Connection,
-    execute,
-    fetch,
-    fetch_one,
-    fetch_tuples,
-    fetch_values,
-    query,
-)
+from isochrone_collector.store.postgres import pool
 from isochrone_collector.store.postgres.values import fields_of, parameters_of
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Target
@@ -67,51 +59,51 @@ class PlanOrigin:
     signature: bytes | None = None
 
 
-async def lock(connection: Connection) -> None:
+async def lock(connection: pool.Connection) -> None:
     """Prevent other plans from being applied until this transaction ends."""
-    await execute(connection, "take_lock", key=_LOCK_KEY)
+    await pool.execute(connection, "take_lock", key=_LOCK_KEY)
 
 
-async def newest(connection: Connection) -> PlanRow | None:
+async def newest(connection: pool.Connection) -> PlanRow | None:
     """Return the plan in force, if any was ever applied."""
-    return await fetch_one(connection, "newest_plan", PlanRow)
+    return await pool.fetch_one(connection, "newest_plan", PlanRow)
 
 
-async def of_window(connection: Connection, window: Window) -> list[tuple[Any, ...]]:
+async def of_window(connection: pool.Connection, window: Window) -> list[tuple[Any, ...]]:
     """Return the versions that were in force during a window, oldest first, each with its begin and its end, which is
     `None` for the newest plan.
     """
-    return await fetch_tuples(connection, "plans_of_window", **fields_of(window))
+    return await pool.fetch_tuples(connection, "plans_of_window", **fields_of(window))
 
 
-async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:
+async def of_version(connection: pool.Connection, version: int) -> PlanHistoryRow | None:
     """Return the origin of one version; `None` for an unknown version."""
-    return await fetch_one(connection, "plan_of_version", PlanHistoryRow, version=version)
+    return await pool.fetch_one(connection, "plan_of_version", PlanHistoryRow, version=version)
 
 
-async def document(connection: Connection, version: int) -> str | None:
+async def document(connection: pool.Connection, version: int) -> str | None:
     """Return the original document of one version; `None` for an unknown version."""
-    return next(iter(await fetch_values(connection, "plan_document", version=version)), None)
+    return next(iter(await pool.fetch_values(connection, "plan_document", version=version)), None)
 
 
-async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:
+async def history(connection: pool.Connection, *, limit: int) -> list[PlanHistoryRow]:
     """Return the newest plans, newest first."""
-    return await fetch(connection, "plan_history", PlanHistoryRow, limit=limit)
+    return await pool.fetch(connection, "plan_history", PlanHistoryRow, limit=limit)
 
 
-async def insert(connection: Connection, plan: Plan, origin: PlanOrigin) -> None:
+async def insert(connection: pool.Connection, plan: Plan, origin: PlanOrigin) -> None:
     """Put a plan into force, with its targets and its baseline region."""
-    await execute(connection, "insert_plan", version=plan.version, **fields_of(origin))
-    await execute(connection, "register_region", name=plan.baseline)
+    await pool.execute(connection, "insert_plan", version=plan.version, **fields_of(origin))
+    await pool.execute(connection, "register_region", name=plan.baseline)
     described = [_parameters(target, plan.version) for target in plan.targets]
     async with connection.cursor() as cursor:
-        await cursor.executemany(query("insert_target"), described)
-        await cursor.executemany(query("describe_target"), described)
+        await cursor.executemany(pool.query("insert_target"), described)
+        await cursor.executemany(pool.query("describe_target"), described)
 
 
-async def targets(connection: Connection) -> list[TargetRow]:
+async def targets(connection: pool.Connection) -> list[TargetRow]:
     """Return every target that was ever planned, by name, the newest of a name first."""
-    return await fetch(connection, "targets", TargetRow)
+    return await pool.fetch(connection, "targets", TargetRow)
 
 
 def _parameters(target: Target, version: int) -> dict[str, object]:

@@ -8,15 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from isochrone_common.dialects.failures import (
-    ERROR_EVENT,
-    error_text,
-    in_band_failure,
-    parse_json,
-    stated_failure,
-    text_failure,
-    unframed_failure,
-)
+from isochrone_common.dialects import failures
 from isochrone_common.dialects.signals import DONE, HEAD_CHARS, REASONING_ENDS, Answer, Signal, Unknown, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
@@ -93,26 +85,26 @@ class Dialect(ABC):
         """Return the signals of an event, in order; empty for a frame without content. Raises nothing."""
         data, name = event.data.strip(), event.name.decode(errors="replace")
         if not event.is_framed:
-            return [unframed_failure(data) or Unknown(error_text(data))]
+            return [failures.unframed_failure(data) or Unknown(failures.error_text(data))]
         if data.strip(b'"') == _DONE:
             return [DONE]
         is_enclosed = len(data) > 1 and data[:1] + data[-1:] in (b"[]", b"{}", b'""')
         word = (data[1:-1] if is_enclosed else data).decode(errors="replace").strip().lower()
         if not word or word in _KEEP_ALIVE:
-            return [in_band_failure("")] if event.name == ERROR_EVENT else []
+            return [failures.in_band_failure("")] if event.name == failures.ERROR_EVENT else []
         try:
-            message = parse_json(data)
+            message = failures.parse_json(data)
         except ValueError:
-            if event.name == ERROR_EVENT:
-                return [in_band_failure(data.decode(errors="replace"))]
-            return [] if name in _KEEP_ALIVE else [text_failure(data) or Unknown(error_text(data))]
+            if event.name == failures.ERROR_EVENT:
+                return [failures.in_band_failure(data.decode(errors="replace"))]
+            return [] if name in _KEEP_ALIVE else [failures.text_failure(data) or Unknown(failures.error_text(data))]
         # The name of an event states its type where the object has none.
         return self._judge(message if name in _DEFAULT_EVENT else {"type": name} | message, event)
 
     def _judge(self, message: dict[str, Any], event: Event) -> list[Signal]:
         """Return the failure that the object states, or else what it has of the answer."""
         try:
-            failure = stated_failure(message, event.name)
+            failure = failures.stated_failure(message, event.name)
             if failure:
                 return [failure]
             signals = self.read(message)

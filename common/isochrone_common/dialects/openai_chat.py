@@ -9,17 +9,7 @@ which.
 
 from typing import Any
 
-from isochrone_common.dialects.base import (
-    Dialect,
-    Quirks,
-    answer,
-    call_text,
-    count,
-    fields_of,
-    given,
-    text_of,
-    with_hidden_tokens,
-)
+from isochrone_common.dialects import base
 from isochrone_common.dialects.failures import filtered, finish, in_band_failure
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import SECOND_US, Target
@@ -34,13 +24,13 @@ _REASONING_FIELDS = (
 _THINKING = ("thinking", "reasoning")
 
 
-class OpenAIChat(Dialect):
+class OpenAIChat(base.Dialect):
     """`POST {base_url}/chat/completions` with `stream: true`."""
 
     name = "openai-chat"
     path = "chat/completions"
 
-    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:
+    def body(self, target: Target, prompt: str, quirks: base.Quirks) -> dict[str, Any]:
         """See `Dialect.body`."""
         workload = target.workload
         names = (quirks.token_limit, *TOKEN_LIMITS)
@@ -51,7 +41,7 @@ class OpenAIChat(Dialect):
             limit: workload.max_output_tokens,
             "stream": True,
             **({"stream_options": {"include_usage": True}} if quirks.usage_option else {}),
-            **given(temperature=workload.temperature, reasoning_effort=workload.reasoning_effort),
+            **base.given(temperature=workload.temperature, reasoning_effort=workload.reasoning_effort),
         }
 
     def read(self, message: dict[str, Any]) -> list[Signal] | None:
@@ -63,27 +53,27 @@ class OpenAIChat(Dialect):
             signals += self._choice(choice)
         # Moonshot and Groq have it in places of their own.
         holders = (message, *(message.get("choices") or ()), message.get("x_groq"))
-        usage = next((one for holder in holders if (one := fields_of(holder).get("usage"))), None)
+        usage = next((one for holder in holders if (one := base.fields_of(holder).get("usage"))), None)
         return [*signals, self._usage(usage)] if isinstance(usage, dict) else signals
 
     def _choice(self, choice: dict[str, Any]) -> list[Signal]:
         # Some gateways send the whole answer in one chunk, or once more with the last, in place of a delta.
-        whole = {} if choice.get("delta") else fields_of(choice.get("message"))
+        whole = {} if choice.get("delta") else base.fields_of(choice.get("message"))
         delta = choice.get("delta") or {"content": choice.get("text")}
         if error := choice.get("error") or delta.get("error") or whole.get("error"):
             return [in_band_failure(error)]
-        signals = answer(text_of(whole.get("content")) or self._tool_text(whole), is_whole=True)
+        signals = base.answer(base.text_of(whole.get("content")) or self._tool_text(whole), is_whole=True)
         signals += [*self._reasoning(delta), *self._content(delta.get("content"))]
         if not signals:
-            signals += answer(self._tool_text(delta))
-        if refusal := text_of(delta.get("refusal")):
-            signals += [*answer(refusal), filtered("refusal")]
+            signals += base.answer(self._tool_text(delta))
+        if refusal := base.text_of(delta.get("refusal")):
+            signals += [*base.answer(refusal), filtered("refusal")]
         return [*signals, *finish(choice.get("finish_reason"))]
 
     @staticmethod
     def _reasoning(delta: dict[str, Any]) -> list[Signal]:
         details = [one for one in delta.get("reasoning_details") or () if isinstance(one, dict)]
-        text = next(filter(None, (text_of(delta.get(name)) for name in _REASONING_FIELDS)), "")
+        text = next(filter(None, (base.text_of(delta.get(name)) for name in _REASONING_FIELDS)), "")
         summarised = any(detail.get("type") == "reasoning.summary" for detail in details)
         return [Reasoning(len(text), summarised=summarised)] if text else []
 
@@ -92,38 +82,38 @@ class OpenAIChat(Dialect):
         """Return the signals of a string or, as Mistral sends it, of a list of parts that are thinking or text."""
         signals: list[Signal] = []
         for part in content if isinstance(content, list) else [content]:
-            text = text_of(part)
-            kind = str(fields_of(part).get("type"))
+            text = base.text_of(part)
+            kind = str(base.fields_of(part).get("type"))
             if text and isinstance(part, dict) and (kind.startswith(_THINKING) or part.get("thinking")):
                 signals.append(Reasoning(len(text)))
             else:
-                signals += answer(text)
+                signals += base.answer(text)
         return signals
 
     @staticmethod
     def _tool_text(delta: dict[str, Any]) -> str:
         calls = delta.get("tool_calls") or ()
-        calls = [fields_of(call) for call in ([calls] if isinstance(calls, dict) else calls)]
-        audio = fields_of(delta.get("audio"))
-        spoken = text_of(audio.get("transcript") or audio.get("data"))
+        calls = [base.fields_of(call) for call in ([calls] if isinstance(calls, dict) else calls)]
+        audio = base.fields_of(delta.get("audio"))
+        spoken = base.text_of(audio.get("transcript") or audio.get("data"))
         called = (call.get("function") or call.get("custom") for call in calls)
-        return "".join(map(call_text, (*called, delta.get("function_call")))) + spoken
+        return "".join(map(base.call_text, (*called, delta.get("function_call")))) + spoken
 
     @staticmethod
     def _usage(usage: dict[str, Any]) -> Usage:
-        output_details = fields_of(usage.get("completion_tokens_details"))
-        prompt_details = fields_of(usage.get("prompt_tokens_details"))
-        prompt = count(usage.get("prompt_tokens", usage.get("input_tokens")))
-        output = count(usage.get("completion_tokens", usage.get("output_tokens")))
-        reasoning = count(output_details.get("reasoning_tokens"))
+        output_details = base.fields_of(usage.get("completion_tokens_details"))
+        prompt_details = base.fields_of(usage.get("prompt_tokens_details"))
+        prompt = base.count(usage.get("prompt_tokens", usage.get("input_tokens")))
+        output = base.count(usage.get("completion_tokens", usage.get("output_tokens")))
+        reasoning = base.count(output_details.get("reasoning_tokens"))
         counts = Usage(
             prompt_tokens=prompt,
             output_tokens=output,
             reasoning_tokens=reasoning,
-            cached_tokens=count(prompt_details.get("cached_tokens")),
+            cached_tokens=base.count(prompt_details.get("cached_tokens")),
             provider_us=_stated_us(usage, "queue_time", "prompt_time"),
         )
-        return with_hidden_tokens(counts, usage.get("total_tokens"))
+        return base.with_hidden_tokens(counts, usage.get("total_tokens"))
 
 
 def _stated_us(usage: dict[str, Any], *names: str) -> int | None:

@@ -8,18 +8,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from isochrone_sim.dialects.base import (
-    Dialect,
-    ItemRenderer,
-    ResponseMetadata,
-    effort_of_budget,
-    events,
-    limit_headers,
-    object_or_empty,
-    quoted,
-    to_json,
-    typed_event,
-)
+from isochrone_sim.dialects import base
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.requests import ErrorResponse, Request, RequestParameters, invalid
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
@@ -43,10 +32,10 @@ _SIGNATURE = "RXF1YWxseSB0cnVl"
 _BUDGETS = ((16_384, "high"), (4096, "medium"), (0, "low"))
 
 
-class _Renderer(ItemRenderer):
+class _Renderer(base.ItemRenderer):
     """Items are content blocks."""
 
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+    def __init__(self, parameters: RequestParameters, metadata: base.ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self._message: dict[str, Any] = {
             "id": f"msg_{self.number}",
@@ -57,8 +46,8 @@ class _Renderer(ItemRenderer):
         self.renderers = {
             **self.renderers,
             Kind.ROLE: lambda _: self._start(),
-            Kind.NULL: lambda _: typed_event("ping"),
-            Kind.ERROR: lambda step: b"event: error\ndata: " + to_json(_error("api_error", step.text)),
+            Kind.NULL: lambda _: base.typed_event("ping"),
+            Kind.ERROR: lambda step: b"event: error\ndata: " + base.to_json(_error("api_error", step.text)),
         }
 
     def body(self, script: Script) -> bytes:
@@ -66,7 +55,7 @@ class _Renderer(ItemRenderer):
         texts = [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
         thoughts = [{"type": "thinking", "thinking": text[Channel.REASONING], "signature": _SIGNATURE}]
         calls = [{**self._tool_use(tool), "input": json.loads(text[Channel.TOOL] or "{}")}] if tool else []
-        return to_json(
+        return base.to_json(
             {
                 **self._message,
                 "content": [*(thoughts if text[Channel.REASONING] else []), *texts, *calls],
@@ -78,11 +67,11 @@ class _Renderer(ItemRenderer):
 
     def _start(self) -> bytes:
         message = {**self._message, "content": [], "stop_reason": None, "stop_sequence": None, **self._stated(1)}
-        return typed_event("message_start", message=message)
+        return base.typed_event("message_start", message=message)
 
     def delta(self, step: Step) -> bytes:
         opening = self.opened(step.channel)
-        return events(opening, b"%b%b}}" % (self.before, quoted(step.text)))
+        return base.events(opening, b"%b%b}}" % (self.before, base.quoted(step.text)))
 
     def opening(self, channel: Channel, tool: str) -> bytes:
         kind, field = _DELTAS[channel]
@@ -95,22 +84,22 @@ class _Renderer(ItemRenderer):
             Channel.ANSWER: {"type": "text", "text": ""},
             Channel.TOOL: self._tool_use(tool),
         }
-        opening = typed_event("content_block_start", index=self.index, content_block=blocks[channel])
-        return events(opening, b"" if self.index else typed_event("ping"))
+        opening = base.typed_event("content_block_start", index=self.index, content_block=blocks[channel])
+        return base.events(opening, b"" if self.index else base.typed_event("ping"))
 
     def closing(self, channel: Channel) -> bytes:
-        stop = typed_event("content_block_stop", index=self.index)
+        stop = base.typed_event("content_block_stop", index=self.index)
         if channel is not Channel.REASONING:
             return stop
         signature = {"type": "signature_delta", "signature": _SIGNATURE}
-        return events(typed_event("content_block_delta", index=self.index, delta=signature), stop)
+        return base.events(base.typed_event("content_block_delta", index=self.index, delta=signature), stop)
 
     def ending(self, reason: str) -> bytes:
         delta = {"stop_reason": _REASONS.get(reason, reason), "stop_sequence": None}
         stated = self._stated(self.usage.output_tokens if self.usage else 0)
         if self.usage and self.usage.reasoning_tokens:
             stated["usage"]["output_tokens_details"] = {"thinking_tokens": self.usage.reasoning_tokens}
-        return events(typed_event("message_delta", delta=delta, **stated), typed_event("message_stop"))
+        return base.events(base.typed_event("message_delta", delta=delta, **stated), base.typed_event("message_stop"))
 
     def _tool_use(self, name: str) -> dict[str, Any]:
         return {"type": "tool_use", "id": f"toolu_{self.number}", "name": name, "input": {}}
@@ -129,7 +118,7 @@ class _Renderer(ItemRenderer):
         }
 
 
-class _Anthropic(Dialect):
+class _Anthropic(base.Dialect):
     """Usage is always reported."""
 
     name, path = "anthropic", "/v1/messages"
@@ -147,27 +136,27 @@ class _Anthropic(Dialect):
         return fields
 
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
-        thinking = object_or_empty(fields.get("thinking"))
-        kind, effort = thinking.get("type"), object_or_empty(fields.get("output_config")).get("effort")
+        thinking = base.object_or_empty(fields.get("thinking"))
+        kind, effort = thinking.get("type"), base.object_or_empty(fields.get("output_config")).get("effort")
         effort = effort if isinstance(effort, str) else "medium"
         budget = thinking.get("budget_tokens")
         if kind == "enabled" and isinstance(budget, int):
-            effort = effort_of_budget(budget, _BUDGETS)
+            effort = base.effort_of_budget(budget, _BUDGETS)
         is_thinking = kind in ("enabled", "adaptive")
         return {"reasoning_effort": effort if is_thinking else None, "has_thinking_budget": kind == "enabled"}
 
-    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+    def headers(self, metadata: base.ResponseMetadata) -> dict[str, str]:
         def reset(us: int) -> str:
             # Whole seconds, rounded up.
             at = datetime.fromtimestamp(-(-(metadata.created_at + us) // 1_000_000), UTC)
             return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-        limits = limit_headers(metadata.rate_limit, "anthropic-ratelimit-{what}-{field}", reset)
+        limits = base.limit_headers(metadata.rate_limit, "anthropic-ratelimit-{what}-{field}", reset)
         return {"request-id": metadata.request_id, **limits}
 
     def error_body(self, response: ErrorResponse) -> bytes:
         usual = "invalid_request_error" if response.status < 500 else "api_error"  # noqa: PLR2004  # the server's fault
-        return to_json(_error(_ERROR_TYPES.get(response.status, usual), response.message))
+        return base.to_json(_error(_ERROR_TYPES.get(response.status, usual), response.message))
 
 
 DIALECT = _Anthropic()

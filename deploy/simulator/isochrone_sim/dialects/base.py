@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
+from isochrone_sim import requests
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.requests import (
-    ErrorResponse,
-    RateLimitStatus,
-    Request,
-    RequestParameters,
-    count_prompt_tokens,
-    find_nonce,
-    invalid,
-)
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
 
@@ -30,7 +22,7 @@ class ResponseMetadata:
     model: str
     created_at: int
     processing_us: int = 0
-    rate_limit: RateLimitStatus | None = None
+    rate_limit: requests.RateLimitStatus | None = None
 
 
 EventRenderers = Mapping[Kind, Callable[[Step], bytes]]
@@ -50,7 +42,7 @@ class Renderer:
     newline = b"\n"
     renderers: EventRenderers
 
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+    def __init__(self, parameters: requests.RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
         self.parameters, self.metadata, self.usage = parameters, metadata, usage
         self.number = metadata.request_id.removeprefix("req_")  # for other ids
 
@@ -67,7 +59,7 @@ class Renderer:
 class ItemRenderer(Renderer):
     """Renders an answer that is a list of items, such as reasoning, text and a tool call, and tracks the open one."""
 
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+    def __init__(self, parameters: requests.RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self.index = -1
         self.channel: Channel | None = None
@@ -132,39 +124,39 @@ class Dialect:
         """Return true if a POST to this path is a request in this dialect."""
         return re.fullmatch(self.path, path) is not None
 
-    def key(self, request: Request) -> str | None:
+    def key(self, request: requests.Request) -> str | None:
         """Return the API key of a request, if any: a bearer token."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
-    def read(self, request: Request) -> RequestParameters:
+    def read(self, request: requests.Request) -> requests.RequestParameters:
         """Return the parameters of a request. Raises `RequestRefused`."""
         fields = self.fields(request)
         texts = _message_texts(fields.get(self.messages), param=self.messages, content=self.content)
         model, temperature = fields.get("model"), fields.get("temperature")
         if not (isinstance(model, str) and model):
-            raise RequestRefused(invalid("you must provide a model parameter", param="model"))
+            raise RequestRefused(requests.invalid("you must provide a model parameter", param="model"))
         if temperature is not None and not (type(temperature) in (int, float) and 0 <= temperature <= 2):  # noqa: PLR2004  # the range of every API
-            raise RequestRefused(invalid("temperature must be a number from 0 to 2", param="temperature"))
-        return RequestParameters(
+            raise RequestRefused(requests.invalid("temperature must be a number from 0 to 2", param="temperature"))
+        return requests.RequestParameters(
             max_tokens=_token_limit(fields, self.limits),
             # The name is quoted in responses, so it must be encodable.
             model=model.encode("utf-8", "replace").decode(),
             stream=fields.get("stream") is True,
             temperature=temperature,
-            prompt_tokens=count_prompt_tokens(texts),
-            nonce=find_nonce(texts),
+            prompt_tokens=requests.count_prompt_tokens(texts),
+            nonce=requests.find_nonce(texts),
             **self.more(fields),
         )
 
-    def fields(self, request: Request) -> dict[str, Any]:
+    def fields(self, request: requests.Request) -> dict[str, Any]:
         """Return the fields of a request: those of its body. Raises `RequestRefused`."""
         try:
             parsed = json.loads(request.body)
         except (ValueError, RecursionError) as error:
-            raise RequestRefused(invalid("We could not parse the JSON body of your request.")) from error
+            raise RequestRefused(requests.invalid("We could not parse the JSON body of your request.")) from error
         if not isinstance(parsed, dict):
-            raise RequestRefused(invalid("The body of your request is not a JSON object."))
+            raise RequestRefused(requests.invalid("The body of your request is not a JSON object."))
         return parsed
 
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +167,7 @@ class Dialect:
         """Return the provider's own headers."""
         raise NotImplementedError
 
-    def error_body(self, response: ErrorResponse) -> bytes:
+    def error_body(self, response: requests.ErrorResponse) -> bytes:
         """Return the body of an error response."""
         raise NotImplementedError
 
@@ -215,7 +207,7 @@ def _token_limit(fields: Mapping[str, Any], names: tuple[str, ...]) -> int | Non
     value = fields.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    raise RequestRefused(invalid(f"{name} must be a whole number of at least 1", param=name))
+    raise RequestRefused(requests.invalid(f"{name} must be a whole number of at least 1", param=name))
 
 
 def object_or_empty(value: object) -> dict[str, Any]:
@@ -225,7 +217,7 @@ def object_or_empty(value: object) -> dict[str, Any]:
 
 def _message_texts(messages: object, *, param: str, content: str) -> list[str]:
     if not isinstance(messages, list) or not messages:
-        raise RequestRefused(invalid(f"{param} must be a list with at least one message", param=param))
+        raise RequestRefused(requests.invalid(f"{param} must be a list with at least one message", param=param))
     return [_text(object_or_empty(message).get(content)) for message in messages]
 
 
@@ -240,7 +232,9 @@ def effort_of_budget(budget: object, budgets: tuple[tuple[int, str], ...]) -> st
     return next((effort for least, effort in budgets if isinstance(budget, int) and budget >= least), None)
 
 
-def limit_headers(rate_limit: RateLimitStatus | None, name: str, reset: Callable[[int], str]) -> dict[str, str]:
+def limit_headers(
+    rate_limit: requests.RateLimitStatus | None, name: str, reset: Callable[[int], str]
+) -> dict[str, str]:
     """Return the headers of both rate limits. `name` has the places `{what}` and `{field}`; `reset` writes the
     microseconds until a limit is full again.
     """

@@ -2,16 +2,7 @@
 
 from typing import Any
 
-from isochrone_sim.dialects.base import (
-    Dialect,
-    ItemRenderer,
-    ResponseMetadata,
-    events,
-    object_or_empty,
-    quoted,
-    to_json,
-    typed_event,
-)
+from isochrone_sim.dialects import base
 from isochrone_sim.requests import ErrorResponse, RequestParameters
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
@@ -26,10 +17,10 @@ _DELTAS = {
 _EMPTY_MESSAGE = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
 
 
-class _Renderer(ItemRenderer):
+class _Renderer(base.ItemRenderer):
     """Items are contents and calls."""
 
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+    def __init__(self, parameters: RequestParameters, metadata: base.ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self._usage: dict[str, Any] = {}
         if usage:
@@ -38,9 +29,11 @@ class _Renderer(ItemRenderer):
             self._usage = {"usage": stated}
         self.renderers = {
             **self.renderers,
-            Kind.ROLE: lambda _: typed_event("message-start", id=self.number, delta={"message": _EMPTY_MESSAGE}),
+            Kind.ROLE: lambda _: base.typed_event("message-start", id=self.number, delta={"message": _EMPTY_MESSAGE}),
             Kind.DONE: lambda _: b"data: [DONE]",
-            Kind.ERROR: lambda step: typed_event("message-end", delta={"finish_reason": "ERROR", "error": step.text}),
+            Kind.ERROR: lambda step: base.typed_event(
+                "message-end", delta={"finish_reason": "ERROR", "error": step.text}
+            ),
         }
 
     def body(self, script: Script) -> bytes:
@@ -48,7 +41,7 @@ class _Renderer(ItemRenderer):
         contents = [{"type": "thinking", "thinking": text[Channel.REASONING]}] if text[Channel.REASONING] else []
         contents += [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
         calls = {"tool_calls": [self._call(script.tool, text[Channel.TOOL])]} if script.tool else {}
-        return to_json(
+        return base.to_json(
             {
                 "id": self.number,
                 "message": {"role": "assistant", "content": contents, **calls},
@@ -59,7 +52,7 @@ class _Renderer(ItemRenderer):
 
     def delta(self, step: Step) -> bytes:
         opening = self.opened(step.channel)
-        return events(opening, b"%b%b%b" % (self.before, quoted(step.text), _DELTAS[step.channel][2]))
+        return base.events(opening, b"%b%b%b" % (self.before, base.quoted(step.text), _DELTAS[step.channel][2]))
 
     def opening(self, channel: Channel, tool: str) -> bytes:
         kind, opening, _ = _DELTAS[channel]
@@ -72,30 +65,30 @@ class _Renderer(ItemRenderer):
             Channel.ANSWER: {"content": {"type": "text", "text": ""}},
             Channel.TOOL: {"tool_calls": self._call(tool, "")},
         }
-        return typed_event(kind.replace("delta", "start"), index=self.index, delta={"message": contents[channel]})
+        return base.typed_event(kind.replace("delta", "start"), index=self.index, delta={"message": contents[channel]})
 
     def closing(self, channel: Channel) -> bytes:
-        return typed_event(_DELTAS[channel][0].replace("delta", "end"), index=self.index)
+        return base.typed_event(_DELTAS[channel][0].replace("delta", "end"), index=self.index)
 
     def ending(self, reason: str) -> bytes:
         delta = {"finish_reason": _REASONS.get(reason, reason), **self._usage}
-        return typed_event("message-end", id=self.number, delta=delta)
+        return base.typed_event("message-end", id=self.number, delta=delta)
 
     def _call(self, name: str, arguments: str) -> dict[str, Any]:
         return {"id": f"{name}_{self.number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-class _Cohere(Dialect):
+class _Cohere(base.Dialect):
     """Usage is always reported."""
 
     name, path = "cohere", "/v2/chat"
     renderer = _Renderer
 
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
-        thinking = object_or_empty(fields.get("thinking")).get("type")
+        thinking = base.object_or_empty(fields.get("thinking")).get("type")
         return {"reasoning_effort": {"enabled": "medium", "disabled": "none"}.get(str(thinking))}
 
-    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+    def headers(self, metadata: base.ResponseMetadata) -> dict[str, str]:
         """Cohere's own id is the trace id; agents find the ground truth by the other one."""
         headers = {
             "x-request-id": metadata.request_id,
@@ -109,7 +102,7 @@ class _Cohere(Dialect):
         return headers
 
     def error_body(self, response: ErrorResponse) -> bytes:
-        return to_json({"id": _ERROR_ID, "message": response.message})
+        return base.to_json({"id": _ERROR_ID, "message": response.message})
 
 
 DIALECT = _Cohere()

@@ -9,17 +9,7 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from isochrone_sim.dialects.base import (
-    RAW_EVENTS,
-    Dialect,
-    Renderer,
-    ResponseMetadata,
-    data_event,
-    effort_of_budget,
-    object_or_empty,
-    quoted,
-    to_json,
-)
+from isochrone_sim.dialects import base
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.requests import ErrorResponse, Request, RequestParameters, invalid
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
@@ -38,27 +28,27 @@ _BUDGETS = ((16_384, "high"), (4096, "medium"), (1, "low"), (0, "none"))
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-class _Renderer(Renderer):
+class _Renderer(base.Renderer):
     """Counts the tokens sent, because usage is cumulative; the constant part of the chunks is rendered once."""
 
     newline = b"\r\n"
 
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+    def __init__(self, parameters: RequestParameters, metadata: base.ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self._about = {"modelVersion": metadata.model, "responseId": self.number}
-        self._after = b"," + to_json(self._about)[1:]
+        self._after = b"," + base.to_json(self._about)[1:]
         self._counted = dict.fromkeys(Channel, 0)
         self._tool: str | None = None
         self._arguments: list[str] = []
         self.renderers = {
-            **RAW_EVENTS,
+            **base.RAW_EVENTS,
             Kind.NULL: lambda _: self._chunk([]),
             Kind.EMPTY: lambda _: self._chunk([{"text": ""}]),
             Kind.TOKENS: self._tokens,
             Kind.CALL: self._call,
             Kind.FINISH: self._finish,
             Kind.FINISH_WITH_USAGE: self._finish,
-            Kind.ERROR: lambda step: data_event({"error": _error(500, step.text)}),
+            Kind.ERROR: lambda step: base.data_event({"error": _error(500, step.text)}),
         }
 
     def event(self, step: Step) -> bytes:
@@ -71,7 +61,7 @@ class _Renderer(Renderer):
         parts: list[dict[str, Any]] = [{"text": thought, "thought": True}] if thought else []
         parts += [{"text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
         parts += _function_call(script.tool, text[Channel.TOOL])
-        return to_json(self._response(parts, script.finish_reason, self._totals()))
+        return base.to_json(self._response(parts, script.finish_reason, self._totals()))
 
     def _tokens(self, step: Step) -> bytes:
         is_thought = step.channel is Channel.REASONING
@@ -81,9 +71,9 @@ class _Renderer(Renderer):
             return b""
         usage = self._so_far()
         return b'data: {"candidates":[{"content":{"parts":[{"text":%b%b}],"role":"model"},"index":0}]%b%b' % (
-            quoted(step.text),
+            base.quoted(step.text),
             b',"thought":true' if is_thought else b"",
-            b"," + to_json(usage)[1:-1] if usage else b"",
+            b"," + base.to_json(usage)[1:-1] if usage else b"",
             self._after,
         )
 
@@ -93,10 +83,10 @@ class _Renderer(Renderer):
 
     def _finish(self, step: Step) -> bytes:
         parts = _function_call(self._tool, "".join(self._arguments))
-        return data_event(self._response(parts or [{"text": ""}], step.text, self._totals()))
+        return base.data_event(self._response(parts or [{"text": ""}], step.text, self._totals()))
 
     def _chunk(self, parts: list[dict[str, Any]]) -> bytes:
-        return data_event(self._response(parts, None, self._so_far()))
+        return base.data_event(self._response(parts, None, self._so_far()))
 
     def _response(self, parts: list[dict[str, Any]], reason: str | None, usage: dict[str, Any]) -> dict[str, Any]:
         content = {"parts": parts, "role": "model"} if parts else {"role": "model"}
@@ -126,7 +116,7 @@ class _Renderer(Renderer):
         return {"usageMetadata": {name: count for name, count in counts.items() if count or name in required}}
 
 
-class _Gemini(Dialect):
+class _Gemini(base.Dialect):
     """A stream without `alt=sse`, which would be one JSON list, is refused."""
 
     name, path = "gemini", r"/v1beta/models/([^:]+):(streamGenerateContent|generateContent)"
@@ -145,19 +135,19 @@ class _Gemini(Dialect):
         if is_stream and request.query.get("alt") != "sse":
             raise RequestRefused(invalid("Streaming requires alt=sse.", param="alt"))
         fields = super().fields(request)
-        config = object_or_empty(fields.get("generationConfig"))
+        config = base.object_or_empty(fields.get("generationConfig"))
         return {**config, "contents": fields.get("contents"), "model": unquote(model), "stream": is_stream}
 
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
-        thinking = object_or_empty(fields.get("thinkingConfig"))
+        thinking = base.object_or_empty(fields.get("thinkingConfig"))
         budget, level = thinking.get("thinkingBudget"), thinking.get("thinkingLevel")
         effort = level.lower() if isinstance(level, str) else "medium" if thinking else None
         if isinstance(budget, int) and budget >= 0:
-            effort = effort_of_budget(budget, _BUDGETS)
+            effort = base.effort_of_budget(budget, _BUDGETS)
         is_hidden = bool(thinking) and thinking.get("includeThoughts") is not True
         return {"reasoning_effort": effort, "hidden_reasoning": is_hidden}
 
-    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+    def headers(self, metadata: base.ResponseMetadata) -> dict[str, str]:
         """Google has no request id; this one leads to the ground truth."""
         return {"x-request-id": metadata.request_id, "server-timing": f"gfet4t7; dur={metadata.processing_us // 1000}"}
 
@@ -165,7 +155,7 @@ class _Gemini(Dialect):
         error = _error(response.status, response.message)
         if response.retry_after_us is not None:
             error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{response.retry_after_us / 1e6:g}s"}]
-        return to_json({"error": error})
+        return base.to_json({"error": error})
 
 
 DIALECT = _Gemini()

@@ -3,17 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from isochrone_sim.dialects.base import (
-    RAW_EVENTS,
-    Dialect,
-    Renderer,
-    ResponseMetadata,
-    data_event,
-    limit_headers,
-    object_or_empty,
-    quoted,
-    to_json,
-)
+from isochrone_sim.dialects import base
 from isochrone_sim.requests import ErrorResponse, RequestParameters, format_duration
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 from isochrone_sim.world import Model
@@ -29,10 +19,10 @@ _DELTAS = {
 }
 
 
-class _Renderer(Renderer):
+class _Renderer(base.Renderer):
     """Renders the constant part of the chunks once."""
 
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+    def __init__(self, parameters: RequestParameters, metadata: base.ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self._usage = _usage(usage) if usage else None
         self._frame: dict[str, Any] = {
@@ -46,7 +36,7 @@ class _Renderer(Renderer):
         blank = self._chunk({"content": "\0"})
         self._before, self._after = blank.split(b'{"content":"\\u0000"}')
         self.renderers = {
-            **RAW_EVENTS,
+            **base.RAW_EVENTS,
             Kind.ROLE: lambda _: self._chunk({"role": "assistant", "content": ""}),
             Kind.NULL: lambda _: self._chunk({"content": None}),
             Kind.EMPTY: lambda _: self._chunk({"content": ""}),
@@ -54,9 +44,9 @@ class _Renderer(Renderer):
             Kind.CALL: lambda step: self._chunk({"tool_calls": [{"index": 0, **_call(step.text, "")}]}),
             Kind.FINISH: lambda step: self._chunk({}, reason=step.text),
             Kind.FINISH_WITH_USAGE: lambda step: self._chunk({}, reason=step.text, usage=self._usage),
-            Kind.USAGE: lambda _: data_event({**self._frame, "choices": [], "usage": self._usage}),
+            Kind.USAGE: lambda _: base.data_event({**self._frame, "choices": [], "usage": self._usage}),
             Kind.DONE: lambda _: b"data: [DONE]",
-            Kind.ERROR: lambda step: data_event(
+            Kind.ERROR: lambda step: base.data_event(
                 {"error": {"message": step.text, "type": "server_error", "code": None}}
             ),
         }
@@ -70,27 +60,27 @@ class _Renderer(Renderer):
             message["tool_calls"] = [_call(script.tool, text[Channel.TOOL])]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": script.finish_reason}
         usage = {"usage": self._usage} if self._usage else {}
-        return to_json({**self._frame, "object": "chat.completion", "choices": [choice], **usage})
+        return base.to_json({**self._frame, "object": "chat.completion", "choices": [choice], **usage})
 
     def _tokens(self, step: Step) -> bytes:
         opening, closing = _DELTAS[step.channel]
-        return b"".join((self._before, opening, quoted(step.text), closing, self._after))
+        return b"".join((self._before, opening, base.quoted(step.text), closing, self._after))
 
     def _chunk(self, delta: Mapping[str, Any], *, reason: str | None = None, usage: object = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         counted = {"usage": usage} if usage else self._null_usage
-        return data_event({**self._frame, "choices": [choice], **counted})
+        return base.data_event({**self._frame, "choices": [choice], **counted})
 
 
-class OpenAI(Dialect):
+class OpenAI(base.Dialect):
     """The headers and errors of all of OpenAI's dialects."""
 
-    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+    def headers(self, metadata: base.ResponseMetadata) -> dict[str, str]:
         """See `Dialect.headers`."""
         return {
             "x-request-id": metadata.request_id,
             "openai-processing-ms": str(metadata.processing_us // 1000),
-            **limit_headers(metadata.rate_limit, "x-ratelimit-{field}-{what}", format_duration),
+            **base.limit_headers(metadata.rate_limit, "x-ratelimit-{field}-{what}", format_duration),
         }
 
     def error_body(self, response: ErrorResponse) -> bytes:
@@ -98,7 +88,7 @@ class OpenAI(Dialect):
         usual = "invalid_request_error" if response.status < 500 else "server_error"  # noqa: PLR2004  # the server's fault
         kind = _ERROR_TYPES.get(response.status, usual)
         error = {"message": response.message, "type": kind, "param": response.param, "code": response.code}
-        return to_json({"error": error})
+        return base.to_json({"error": error})
 
 
 class _OpenAIChat(OpenAI):
@@ -109,7 +99,7 @@ class _OpenAIChat(OpenAI):
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
         effort = fields.get("reasoning_effort")
         return {
-            "include_usage": object_or_empty(fields.get("stream_options")).get("include_usage") is True,
+            "include_usage": base.object_or_empty(fields.get("stream_options")).get("include_usage") is True,
             "reasoning_effort": effort if isinstance(effort, str) else None,
         }
 
@@ -120,7 +110,7 @@ DIALECT = _OpenAIChat()
 def model_list(models: list[Model]) -> bytes:
     """Return the body that lists the models."""
     rows = [{"id": m.id, "object": "model", "created": _RELEASED_AT_S, "owned_by": m.provider} for m in models]
-    return to_json({"object": "list", "data": rows})
+    return base.to_json({"object": "list", "data": rows})
 
 
 def _call(name: str, arguments: str) -> dict[str, Any]:

@@ -5,15 +5,7 @@ An answer is a list of items. Reasoning is an item of which only a summary is se
 
 from typing import Any
 
-from isochrone_sim.dialects.base import (
-    ItemRenderer,
-    ResponseMetadata,
-    events,
-    object_or_empty,
-    quoted,
-    to_json,
-    typed_event,
-)
+from isochrone_sim.dialects import base
 from isochrone_sim.dialects.openai_chat import OpenAI
 from isochrone_sim.requests import Request, RequestParameters
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
@@ -26,8 +18,8 @@ _DELTAS: dict[Channel, tuple[str, dict[str, int], str]] = {
 }
 
 
-class _Renderer(ItemRenderer):
-    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+class _Renderer(base.ItemRenderer):
+    def __init__(self, parameters: RequestParameters, metadata: base.ResponseMetadata, usage: Usage | None) -> None:
         super().__init__(parameters, metadata, usage)
         self._response: dict[str, Any] = {
             "id": f"resp_{self.number}",
@@ -50,7 +42,7 @@ class _Renderer(ItemRenderer):
         self._texts: list[str] = []
         self.renderers = {
             **self.renderers,
-            Kind.ROLE: lambda _: events(*map(self._progress, ("response.created", "response.in_progress"))),
+            Kind.ROLE: lambda _: base.events(*map(self._progress, ("response.created", "response.in_progress"))),
             Kind.ERROR: lambda step: self._typed("error", code="server_error", message=step.text, param=None),
         }
 
@@ -60,7 +52,7 @@ class _Renderer(ItemRenderer):
         for number, channel in enumerate(c for c in Channel if text[c]):
             if not (self.parameters.hidden_reasoning and channel is Channel.REASONING):
                 self._items.append(self._item(channel, number, text[channel], status="completed"))
-        return to_json(self._ended(script.finish_reason or ""))
+        return base.to_json(self._ended(script.finish_reason or ""))
 
     def delta(self, step: Step) -> bytes:
         if self.parameters.hidden_reasoning and step.channel is Channel.REASONING:
@@ -68,25 +60,25 @@ class _Renderer(ItemRenderer):
         opening = self.opened(step.channel)
         if step.tokens:
             self._texts.append(step.text)
-        delta = b"%b%d,%b%b}" % (self.before, self._sequence, b'"delta":', quoted(step.text))
+        delta = b"%b%d,%b%b}" % (self.before, self._sequence, b'"delta":', base.quoted(step.text))
         self._sequence += 1
-        return events(opening, delta)
+        return base.events(opening, delta)
 
     def opening(self, channel: Channel, tool: str) -> bytes:
         self._texts, self._tool = [], tool or self._tool
         place, kind = self._place(channel), _DELTAS[channel][0]
-        fields = to_json({"type": kind, **place})[:-1]
+        fields = base.to_json({"type": kind, **place})[:-1]
         self.before = b"event: %b\ndata: %b," % (kind.encode(), fields) + b'"sequence_number":'
         item = self._item(channel, self.index, None, status="in_progress")
         added = self._typed("response.output_item.added", output_index=self.index, item=item)
-        return events(added, self._part("added", channel, place, ""))
+        return base.events(added, self._part("added", channel, place, ""))
 
     def closing(self, channel: Channel) -> bytes:
         text, place = "".join(self._texts), self._place(channel)
         item = self._item(channel, self.index, text, status="completed")
         self._items.append(item)
         field = "arguments" if channel is Channel.TOOL else "text"
-        return events(
+        return base.events(
             self._typed(_DELTAS[channel][0].removesuffix("delta") + "done", **place, **{field: text}),
             self._part("done", channel, place, text),
             self._typed("response.output_item.done", output_index=self.index, item=item),
@@ -133,7 +125,7 @@ class _Renderer(ItemRenderer):
 
     def _typed(self, kind: str, **fields: object) -> bytes:
         self._sequence += 1
-        return typed_event(kind, sequence_number=self._sequence - 1, **fields)
+        return base.typed_event(kind, sequence_number=self._sequence - 1, **fields)
 
 
 class _OpenAIResponses(OpenAI):
@@ -148,7 +140,7 @@ class _OpenAIResponses(OpenAI):
         return {**fields, "input": [{"content": text}]} if isinstance(text, str) else fields
 
     def more(self, fields: dict[str, Any]) -> dict[str, Any]:
-        reasoning = object_or_empty(fields.get("reasoning"))
+        reasoning = base.object_or_empty(fields.get("reasoning"))
         effort = reasoning.get("effort")
         is_asked = isinstance(effort, str)
         return {

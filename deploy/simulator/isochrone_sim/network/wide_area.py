@@ -9,15 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from isochrone_sim.network import kernel
 from isochrone_sim.network.delay_line import Link
-from isochrone_sim.network.kernel import (
-    create_device,
-    enter_namespace,
-    enter_new_network,
-    open_namespace,
-    set_address,
-    set_up,
-)
 
 HUB_ADDRESS = "10.77.0.1"
 _ONE_HOST = "255.255.255.255"
@@ -42,27 +35,27 @@ def create_wide_area(round_trips_us: Mapping[str, int]) -> WideArea:
     This process stays in one of them. Raises `OSError`.
     """
     before = Path(_OWN_USER).readlink()
-    enter_new_network()
+    kernel.enter_new_network()
     users = () if Path(_OWN_USER).readlink() == before else (_OWN_USER,)
-    hub = open_namespace(_OWN_NETWORK)
-    set_up("lo")
-    set_address("lo:hub", HUB_ADDRESS, _ONE_HOST)
+    hub = kernel.open_namespace(_OWN_NETWORK)
+    kernel.set_up("lo")
+    kernel.set_address("lo:hub", HUB_ADDRESS, _ONE_HOST)
     regions, links = {}, {}
     for number, (region, round_trip_us) in enumerate(round_trips_us.items(), 1):
-        enter_namespace(hub)
+        kernel.enter_namespace(hub)
         near = _device(f"region-{number}", f"10.77.{number}.1", _ONE_LINK)
-        enter_new_network()
-        set_up("lo")
+        kernel.enter_new_network()
+        kernel.set_up("lo")
         far = _device("hub", f"10.77.{number}.2", _EVERY_LINK)
-        regions[region] = _paths(*users, open_namespace(_OWN_NETWORK))
+        regions[region] = _paths(*users, kernel.open_namespace(_OWN_NETWORK))
         links[region] = Link(ends=(near, far), delay_ns=round_trip_us * 500)
     return WideArea(hub=_paths(*users, hub), regions=regions, links=links)
 
 
 def _device(name: str, address: str, mask: str) -> int:
-    descriptor = create_device(name)
-    set_address(name, address, mask)
-    set_up(name)
+    descriptor = kernel.create_device(name)
+    kernel.set_address(name, address, mask)
+    kernel.set_up(name)
     return descriptor
 
 

@@ -244,7 +244,7 @@ async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 async def test_requests_that_never_arrive_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """Ninety calls of thirty addresses without requests delay a join or a health check by a second at most."""
     peers: dict[str, int] = {}
-    monkeypatch.setattr(guards, "address_key", lambda peer: str(peers.setdefault(peer, len(peers)) // 3))
+    monkeypatch.setattr(limits, "address_key", lambda peer: str(peers.setdefault(peer, len(peers)) // 3))
     async with (
         listening() as address,
         grpc.aio.insecure_channel(address, options=SEPARATE) as channel,
@@ -278,7 +278,7 @@ async def test_requests_of_a_caller_arrive_two_at_a_time() -> None:
 
 async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """While readers hold all their slots, a push is read at once."""
-    monkeypatch.setattr(guards, "CallSlots", lambda total, each, **_: CallSlots(total=min(total, 2), each=each))
+    monkeypatch.setattr(limits, "CallSlots", lambda total, each, **_: CallSlots(total=min(total, 2), each=each))
     async with serving() as channel:
         asked: Any = channel.stream_unary("/t.T/Length")
         stalled = [asked(timeout=TIMEOUT_S) for _ in range(8)]
@@ -298,7 +298,7 @@ async def test_pushes_that_wait_are_served_in_order_and_others_come_again(monkey
         return b""
 
     monkeypatch.setitem(HANDLERS, PUSH, grpc.unary_unary_rpc_method_handler(record))
-    monkeypatch.setattr(guards, "CallSlots", lambda **_: CallSlots(total=1, each=8, waiting=3))
+    monkeypatch.setattr(limits, "CallSlots", lambda **_: CallSlots(total=1, each=8, waiting=3))
     monkeypatch.setattr(limits, "_RETRIES_PER_S", 0.1)
     async with serving() as channel:
         endless: Any = channel.stream_unary(PUSH)
