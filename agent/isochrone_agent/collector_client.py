@@ -55,15 +55,15 @@ class CollectorClient:
 
     async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
         """Push one batch; a receipt means commit. `content`: its encoded field `samples`, which is appended."""
-        push: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel().unary_unary(
-            "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.PushResponse.FromString
+        push: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.Receipt] = self.channel().unary_unary(
+            "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.Receipt.FromString
         )
         compression = grpc.Compression.Gzip if content or batch.samples else None
         request = codec.encode(batch).SerializeToString() + content
         self.heartbeat = batch.heartbeat
         call = push(request, timeout=CALL_SECONDS, compression=compression)
         try:
-            response: fleet_pb2.PushResponse | None = await call
+            response: fleet_pb2.Receipt | None = await call
         finally:
             self.pushes[(await call.code()).name] += 1
         if response is None:  # gRPC's answer when the deserializer fails

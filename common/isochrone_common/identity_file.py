@@ -146,7 +146,7 @@ def has_other_pins(identity: Identity, fingerprints: Sequence[bytes]) -> bool:
     return bool(pins and fingerprints) and [fingerprint_of(pin) for pin in pins] != list(fingerprints)
 
 
-def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity:
+def renewed(identity: Identity, response: "fleet_pb2.Renewed") -> Identity:
     """Return the identity after a response. Raises `ValueError` if the response cannot be used."""
     from isochrone_wire import codec  # noqa: PLC0415  # as above
     from isochrone_wire.operations import Renewed  # noqa: PLC0415  # as above

@@ -32,30 +32,13 @@ Value = TypeVar("Value")
 # Imported when they are needed: a command needs only those of its answer.
 _MESSAGE_MODULES = tuple(f"isochrone_wire.v1.{name}_pb2" for name in ("plan", "sample", "fleet", "operations"))
 
-_MESSAGE_OF = {
-    "Batch": "PushRequest",
-    "PlanChange": "ApplyPlanResponse",
-    "PlanHistory": "ListPlansResponse",
-    "Invitation": "InviteResponse",
-    "Joined": "JoinResponse",
-    "Renewed": "RenewResponse",
-    "Revoked": "RecordRestoreResponse",
-    "AuditTrail": "ListAuditResponse",
-    "AccessList": "ListAccessResponse",
-    "Receipt": "PushResponse",
-    "SilenceList": "ListSilencesResponse",
-    "VantageList": "ListVantagesResponse",
-}
-"""The names of messages that differ from those of their values."""
-
 
 @cache
 def message_class(cls: type) -> type[Message]:
-    """Return the message of a value class. Raises `KeyError` for a class without one."""
-    name = _MESSAGE_OF.get(cls.__name__, cls.__name__)
+    """Return the message of a value class, which has its name. Raises `KeyError` for a class without one."""
     # A caller of the service has imported its messages.
     modules = map(import_module, sorted(_MESSAGE_MODULES, key=lambda module: module not in sys.modules))
-    found: type[Message] | None = next((getattr(module, name) for module in modules if hasattr(module, name)), None)
+    found: type[Message] | None = next(filter(None, (getattr(one, cls.__name__, None) for one in modules)), None)
     if found is None:
         raise KeyError(cls)
     return found

@@ -145,7 +145,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revoked:
-    """The numbers of join tokens and credentials that were revoked after a restore of the database."""
+    """The numbers of join tokens and credentials that were revoked."""
 
     invitations: int
     credentials: int

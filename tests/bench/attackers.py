@@ -455,8 +455,8 @@ async def _call(
         outcome = "REFUSED_STREAM" if is_refused_stream else error.code().name
         tally.add(outcome, refused=is_refused_stream or is_given_up or error.code() in REFUSALS)
         return
-    is_refused = (method == PUSH and not fleet_pb2.PushResponse.FromString(answer).stored) or (
-        method == APPLY and bool(operations_pb2.ApplyPlanResponse.FromString(answer).problems)
+    is_refused = (method == PUSH and not fleet_pb2.Receipt.FromString(answer).stored) or (
+        method == APPLY and bool(operations_pb2.PlanChange.FromString(answer).problems)
     )
     tally.add("refused" if is_refused else "accepted", refused=is_refused)
 

@@ -156,7 +156,7 @@ class Report:
 class Pusher:
     def __init__(self, config: PusherConfig, channel: grpc.aio.Channel) -> None:
         self._config = config
-        self._push: Any = channel.unary_unary(PUSH, response_deserializer=fleet_pb2.PushResponse.FromString)
+        self._push: Any = channel.unary_unary(PUSH, response_deserializer=fleet_pb2.Receipt.FromString)
         self._vantage = Vantage(name=config.name, region=config.region)
         self._epoch = config.seed + 1
         self._seq = 0

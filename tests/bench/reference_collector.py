@@ -70,12 +70,12 @@ class BareFleet(fleet_pb2_grpc.FleetServicer):
     def __init__(self, committer: Committer | None) -> None:
         self._committer = committer
 
-    async def Push(self, request: fleet_pb2.PushRequest, _context: object) -> Any:  # noqa: N802  # gRPC's
+    async def Push(self, request: fleet_pb2.Batch, _context: object) -> Any:  # noqa: N802  # gRPC's
         received_at = time.time_ns() // 1000
         if self._committer is not None:
             await self._committer.commit(len(request.samples))
         server_at = time.time_ns() // 1000
-        return fleet_pb2.PushResponse(stored=len(request.samples), received_at=received_at, server_at=server_at)
+        return fleet_pb2.Receipt(stored=len(request.samples), received_at=received_at, server_at=server_at)
 
     async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: object) -> Any:  # noqa: N802  # gRPC's
         return fleet_pb2.FetchPlanResponse()

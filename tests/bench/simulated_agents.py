@@ -84,7 +84,7 @@ class Agent:
         await self._steady(timeline.storm + phase, timeline.end)
         await self._channel.close()
 
-    async def _reconnect(self, heartbeat: fleet_pb2.PushRequest) -> None:
+    async def _reconnect(self, heartbeat: fleet_pb2.Batch) -> None:
         began = time.monotonic()
         self._channel = self.collector.channel(self.credential)
         await asyncio.wait_for(self._channel.channel_ready(), CALL_SECONDS)
@@ -110,7 +110,7 @@ class Agent:
             await self._push(self._request(len(self.targets)))
             instant += EVERY_SECONDS
 
-    async def _push(self, request: fleet_pb2.PushRequest, began: float | None = None) -> fleet_pb2.PushResponse:
+    async def _push(self, request: fleet_pb2.Batch, began: float | None = None) -> fleet_pb2.Receipt:
         """Return the receipt of a push, whose duration runs from `began`, by default from now."""
         began, attempts, backoff = began or time.monotonic(), 0, Backoff()
         while True:
@@ -119,9 +119,7 @@ class Agent:
                 assert self._channel is not None
                 stub = fleet_pb2_grpc.FleetStub(self._channel)
                 compression = grpc.Compression.Gzip if request.samples else None
-                receipt: fleet_pb2.PushResponse = await stub.Push(
-                    request, timeout=CALL_SECONDS, compression=compression
-                )
+                receipt: fleet_pb2.Receipt = await stub.Push(request, timeout=CALL_SECONDS, compression=compression)
             except grpc.aio.AioRpcError as error:
                 if time.monotonic() > self._give_up:
                     raise
@@ -130,7 +128,7 @@ class Agent:
                 self.pushes.append((began, time.monotonic() - began, attempts))
                 return receipt
 
-    def _request(self, samples: int) -> fleet_pb2.PushRequest:
+    def _request(self, samples: int) -> fleet_pb2.Batch:
         now_at = time.time_ns() // 1000
         self._seq += samples > 0
         batch = Batch(
@@ -145,7 +143,7 @@ class Agent:
             sent_at=now_at,
             epoch_history=(self.number + 1,),
         )
-        message: fleet_pb2.PushRequest = codec.encode(batch)
+        message: fleet_pb2.Batch = codec.encode(batch)
         return message
 
 

@@ -15,10 +15,10 @@ import grpc.aio
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 Context = Any
-Answer = Callable[[fleet_pb2.PushRequest, fleet_pb2.PushResponse, Context], Awaitable[None]]
+Answer = Callable[[fleet_pb2.Batch, fleet_pb2.Receipt, Context], Awaitable[None]]
 
 
-async def unchanged(_request: fleet_pb2.PushRequest, _response: fleet_pb2.PushResponse, _context: Context) -> None:
+async def unchanged(_request: fleet_pb2.Batch, _response: fleet_pb2.Receipt, _context: Context) -> None:
     """Leave the answer unchanged."""
 
 
@@ -33,13 +33,13 @@ class FaultyCollector(fleet_pb2_grpc.FleetServicer):
     clock_ahead_us: int = 0
     delay_seconds: float = 0.0
     batches: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    pushes: list[fleet_pb2.PushRequest] = field(default_factory=list)
+    pushes: list[fleet_pb2.Batch] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     altered: int = 0
     in_flight: int = 0
     max_in_flight: int = 0
 
-    async def Push(self, request: fleet_pb2.PushRequest, context: Context) -> fleet_pb2.PushResponse:  # noqa: N802  # the name in the .proto
+    async def Push(self, request: fleet_pb2.Batch, context: Context) -> fleet_pb2.Receipt:  # noqa: N802  # the name in the .proto
         """Store the push, then answer."""
         received_at = self._now_at()
         self.pushes.append(request)
@@ -47,7 +47,7 @@ class FaultyCollector(fleet_pb2_grpc.FleetServicer):
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
             await asyncio.sleep(self.delay_seconds)
-            response = fleet_pb2.PushResponse(plan_version=1, received_at=received_at)
+            response = fleet_pb2.Receipt(plan_version=1, received_at=received_at)
             await self.before(request, response, context)
             self._store(request, response)
             response.server_at = self._now_at()
@@ -59,22 +59,22 @@ class FaultyCollector(fleet_pb2_grpc.FleetServicer):
     async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: Context) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # the name in the .proto
         return fleet_pb2.FetchPlanResponse()
 
-    async def Join(self, _request: fleet_pb2.JoinRequest, context: Context) -> fleet_pb2.JoinResponse:  # noqa: N802  # the name in the .proto
+    async def Join(self, _request: fleet_pb2.JoinRequest, context: Context) -> fleet_pb2.Joined:  # noqa: N802  # the name in the .proto
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this collector does not admit agents")
         raise AssertionError("abort raises")
 
-    async def Renew(self, _request: fleet_pb2.RenewRequest, _context: Context) -> fleet_pb2.RenewResponse:  # noqa: N802  # the name in the .proto
-        return fleet_pb2.RenewResponse()
+    async def Renew(self, _request: fleet_pb2.RenewRequest, _context: Context) -> fleet_pb2.Renewed:  # noqa: N802  # the name in the .proto
+        return fleet_pb2.Renewed()
 
     @property
     def stored(self) -> list[int]:
-        pushes = [fleet_pb2.PushRequest.FromString(content) for content in self.batches.values()]
+        pushes = [fleet_pb2.Batch.FromString(content) for content in self.batches.values()]
         return sorted(sample.round_at for push in pushes for sample in push.samples)
 
-    def _store(self, request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse) -> None:
+    def _store(self, request: fleet_pb2.Batch, response: fleet_pb2.Receipt) -> None:
         if not request.seq:
             return
-        content = fleet_pb2.PushRequest(samples=request.samples).SerializeToString()
+        content = fleet_pb2.Batch(samples=request.samples).SerializeToString()
         known = self.batches.setdefault((request.epoch, request.seq), content)
         self.altered += known != content
         if known is content:

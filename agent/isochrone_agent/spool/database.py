@@ -4,7 +4,7 @@ The laws:
 
 1. Samples get ascending ids in the order they are recorded; the id of a sealed batch is that of its first sample. A
    waiting sample has a higher id than every sample ever sealed (`sealed_to`).
-2. The body of a sealed batch, decompressed, is what a push carries: the encoded field `samples` of a PushRequest.
+2. The body of a sealed batch, decompressed, is what a push carries: the encoded field `samples` of a Batch.
 3. Everything that is delivered from the file has a checksum that also covers its identity, because SQLite has none: a
    damaged page must not become a measurement.
 4. A budget charges the maximum cost of a request before it is sent and corrects the charge with the sample. So requests

@@ -215,8 +215,8 @@ class Enrolment:
             invited = [row for row in await access.invitations(connection) if row.is_open(now_at)]
         return AccessList(access=(*(_access(row, now_at) for row in rows), *(_access(row, now_at) for row in invited)))
 
-    async def revoke(self, name: str) -> int:
-        """End all credentials and open invitations of a name, at once here and within seconds elsewhere; how many.
+    async def revoke(self, name: str) -> Revoked:
+        """End all credentials and open invitations of a name, at once here and within seconds elsewhere.
 
         Raises `UnknownName`.
         """
@@ -229,7 +229,7 @@ class Enrolment:
             revoked = await access.revoke(connection, name, revoked_at=self.clock())
             await audit.record(connection, at=self.clock(), action="access.revoke", target=name)
         await self.on_change()
-        _log.info("access.revoked", name=name, revoked=revoked)
+        _log.info("access.revoked", name=name, revoked=revoked.invitations + revoked.credentials)
         return revoked
 
     async def record_restore(self, *, vantages: bool) -> Revoked:

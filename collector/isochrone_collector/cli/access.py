@@ -242,5 +242,6 @@ def _revoke(client: operator_client.OperatorClient, name: str, *roles: Role) -> 
         group = "vantage" if others[0].role is Role.VANTAGE else "access"
         hint = f"isochrone-collector {group} revoke {name}"
         raise SettingsError(f"{name!r} has the role {others[0].role} here", hint=hint)
-    revoked = client.send("Revoke", name=name).revoked
-    click.echo(f"{name}: {revoked} ended; this collector refuses it now, others of the database within seconds")
+    revoked = client.call("Revoke", Revoked, name=name)
+    ended = revoked.invitations + revoked.credentials
+    click.echo(f"{name}: {ended} ended; this collector refuses it now, others of the database within seconds")

@@ -66,11 +66,9 @@ class OperatorClient:
             raise SettingsError(str(error), hint=hint) from error
 
     def call(self, method: str, answer: type[Answer], **fields: Any) -> Answer:  # noqa: ANN401  # fields of any request
-        """Call a method with the fields of its request, and return the answer as a value of that class."""
-        return codec.decode(answer, self.send(method, **fields))
-
-    def send(self, method: str, **fields: Any) -> Any:  # noqa: ANN401  # messages, which the stubs do not tell apart
-        """Call a method of the service `Operations` with the fields of its request, and return the answer."""
+        """Call a method of the service `Operations` with the fields of its request, and return the answer as a value
+        of that class.
+        """
         request = getattr(messages, f"{method}Request")(**fields)
         with self.channel() as opened:
             try:
@@ -79,7 +77,7 @@ class OperatorClient:
                 raise self.failure(error) from error
             if self.identity is not None:
                 renew_if_due(self.identity, _read(self.identity))
-            return found
+            return codec.decode(answer, found)
 
     def access(self, roles: Sequence[Role]) -> list[Access]:
         """Return the credentials and open invitations of these roles, by name."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -12,7 +11,6 @@ from google.protobuf import message_factory
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from isochrone_collector.alerting.service import AlertService, SilenceService
 from isochrone_collector.auth.authenticator import Authenticator, bearer_credential
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.auth.limits import address_key
@@ -20,14 +18,9 @@ from isochrone_collector.grpc_api.responses import STATUS_OF, Context
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.queries import fleet
-from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.store import audit
-from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import codec
-from isochrone_wire.durations import MAX_INSTANT_AT
 from isochrone_wire.model import SECOND_US, Vantage
-from isochrone_wire.operations import AuditTrail, Renewed
+from isochrone_wire.operations import Renewed
 from isochrone_wire.v1 import fleet_pb2, operations_pb2
 
 BOUNDS_US = (1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000)
@@ -85,7 +78,7 @@ class PushMetrics:
         self._pushes.labels(status).inc()
         self._durations.observe(took_us / SECOND_US)
 
-    def count_receipt(self, vantage: str, receipt: fleet_pb2.PushResponse, *, stopped: bool = False) -> None:
+    def count_receipt(self, vantage: str, receipt: fleet_pb2.Receipt, *, stopped: bool = False) -> None:
         """Count what a receipt reports. A rejection counts under the part of its reason before the colon."""
         self._stored.inc(receipt.stored)
         self._duplicate.inc(receipt.duplicate)
@@ -114,7 +107,7 @@ class PushMetrics:
             finally:
                 self.count_push(status, took_us=(monotonic_ns() - started_ns) // 1000)
             assert isinstance(request, RawPush)
-            assert isinstance(response, fleet_pb2.PushResponse)
+            assert isinstance(response, fleet_pb2.Receipt)
             envelope = request.envelope
             self.count_receipt(envelope.vantage.name, response, stopped=envelope.heartbeat.stopped)
             return response
@@ -135,9 +128,7 @@ class FleetService:
     fingerprints: Callable[[], Sequence[bytes]] = tuple
     http_port: int = 0
 
-    async def Join(  # noqa: N802  # the name in the .proto
-        self, request: fleet_pb2.JoinRequest, context: Context
-    ) -> fleet_pb2.JoinResponse:
+    async def join(self, request: fleet_pb2.JoinRequest, context: Context) -> fleet_pb2.Joined:
         """Exchange a one-time token for a credential."""
         # The guard refuses a caller that joins too often, after its slot is free for others.
         joined = await self.enrolment.join(
@@ -145,9 +136,7 @@ class FleetService:
         )
         return codec.encode(replace(joined, http_port=self.http_port))  # type: ignore[no-any-return]  # the codec's table says which message it is
 
-    async def Renew(  # noqa: N802  # the name in the .proto
-        self, request: fleet_pb2.RenewRequest, context: Context
-    ) -> fleet_pb2.RenewResponse:
+    async def renew(self, request: fleet_pb2.RenewRequest, context: Context) -> fleet_pb2.Renewed:
         """Return the successor of the caller's credential if that is requested, and the certificates."""
         renewed = Renewed()
         if request.credential:
@@ -156,9 +145,7 @@ class FleetService:
         renewed = replace(renewed, certificates=tuple(self.certificates()), http_port=self.http_port)
         return codec.encode(renewed)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
-    async def FetchPlan(  # noqa: N802  # the name in the .proto
-        self, request: fleet_pb2.FetchPlanRequest, context: Context
-    ) -> fleet_pb2.FetchPlanResponse:
+    async def fetch_plan(self, request: fleet_pb2.FetchPlanRequest, context: Context) -> fleet_pb2.FetchPlanResponse:
         """Return the plan in force, absent when the agent runs it already."""
         vantage = codec.decode(Vantage, request.vantage)
         await self.authenticator.require_vantage(context.invocation_metadata(), vantage)
@@ -166,94 +153,45 @@ class FleetService:
         plan = self.plans.fetch(if_version, request.if_content_hash)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
-    async def Push(  # noqa: N802  # the name in the .proto
-        self, request: RawPush, context: Context
-    ) -> fleet_pb2.PushResponse:
+    async def push(self, request: RawPush, context: Context) -> fleet_pb2.Receipt:
         """Store one batch; the reply means that it is committed."""
         received_at, vantage = self.clock(), codec.decode(Vantage, request.envelope.vantage)
         await self.authenticator.require_vantage(context.invocation_metadata(), vantage)
         receipt = await self.ingest.push(request, received_at)
-        response: fleet_pb2.PushResponse = codec.encode(receipt)
+        response: fleet_pb2.Receipt = codec.encode(receipt)
         response.fingerprints.extend(self.fingerprints())
         return response
 
 
-MAX_AUDIT = 10_000
-_AUDIT_DEFAULT = 100
+Work = Callable[..., Awaitable[object]]
+"""The work of a method for operators: its arguments are the fields of the request, its result is the answer's value."""
 
 
-class OperationsService:
-    """Plans, access, the audit trail, silences, test alerts, and the state of vantages."""
-
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        enrolment: Enrolment,
-        alert_delivery: AlertService,
-        silencing: SilenceService,
-        query_context: QueryContext,
-    ) -> None:
-        self._database = database
-        self._enrolment = enrolment
-        # The work of each method of the .proto, whose arguments are the fields of its request.
-        works: Mapping[str, Callable[..., Awaitable[object]]] = {
-            "ListVantages": partial(fleet.vantage_list, query_context),
-            "ApplyPlan": plans.apply,
-            "ListPlans": plans.history,
-            "GetPlan": plans.document,
-            "RollBackPlan": plans.roll_back,
-            "Invite": enrolment.invite,
-            "ListAccess": enrolment.list_access,
-            "Revoke": self._revoke,
-            "RecordRestore": enrolment.record_restore,
-            "ListAudit": self._audit,
-            "TestAlert": alert_delivery.test,
-            "AddSilence": silencing.add,
-            "AcknowledgeAlert": silencing.acknowledge,
-            "EndSilence": silencing.end,
-            "ListSilences": silencing.listed,
-        }
-        self.handlers = {name: _answering(work) for name, work in works.items()}
-        """The handlers by the name of the method."""
-
-    async def _revoke(self, name: str) -> Message:
-        return operations_pb2.RevokeResponse(revoked=await self._enrolment.revoke(name))
-
-    async def _audit(self, *, since_at: int, principal: str, action: str, limit: int) -> AuditTrail:
-        since_at, most = min(max(since_at, 0), MAX_INSTANT_AT), min(max(limit, 0) or _AUDIT_DEFAULT, MAX_AUDIT)
-        async with self._database.connection() as connection:
-            found = await audit.entries(connection, since_at=since_at, principal=principal, action=action, most=most)
-        return AuditTrail(entries=tuple(found))
-
-
-def _answering(work: Callable[..., Awaitable[object]]) -> Callable[[Message, Context], Awaitable[Message]]:
+def _answering(work: Work) -> Callable[[Message, Context], Awaitable[Message]]:
     async def handle(request: Message, _context: Context) -> Message:
         fields = request.DESCRIPTOR.fields
         given = {one.name: getattr(request, one.name) for one in fields}
         given |= {one.name: None for one in fields if one.has_presence and not request.HasField(one.name)}
-        found = await work(**given)
-        return found if isinstance(found, Message) else codec.encode(found)
+        answer: Message = codec.encode(await work(**given))
+        return answer
 
     return handle
 
 
 def add_to_server(
-    server: grpc.aio.Server, fleet: FleetService, operations: OperationsService, metrics: PushMetrics
+    server: grpc.aio.Server, fleet: FleetService, operations: Mapping[str, Work], metrics: PushMetrics
 ) -> list[str]:
     """Add the services to a server, and return their names. Pushes stay raw: their samples are decoded later."""
-    names, message = [], message_factory.GetMessageClass
-    fleet_handlers: Mapping[str, Callable[[Any, Context], Awaitable[Message]]] = {
-        "Join": fleet.Join,
-        "Renew": fleet.Renew,
-        "FetchPlan": fleet.FetchPlan,
-        "Push": metrics.counted(fleet.Push),
+    message = message_factory.GetMessageClass
+    works: Mapping[str, Callable[[Any, Context], Awaitable[Message]]] = {
+        "Join": fleet.join,
+        "Renew": fleet.renew,
+        "FetchPlan": fleet.fetch_plan,
+        "Push": metrics.counted(fleet.push),
+        **{name: _answering(work) for name, work in operations.items()},
     }
-    for service, works in (
-        (fleet_pb2.DESCRIPTOR.services_by_name["Fleet"], fleet_handlers),
-        (operations_pb2.DESCRIPTOR.services_by_name["Operations"], operations.handlers),
-    ):
+    services = [next(iter(module.DESCRIPTOR.services_by_name.values())) for module in (fleet_pb2, operations_pb2)]
+    for service in services:
         handlers = {
             method.name: grpc.unary_unary_rpc_method_handler(
                 works[method.name],
@@ -263,5 +201,4 @@ def add_to_server(
             for method in service.methods
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
-        names.append(service.full_name)
-    return names
+    return [service.full_name for service in services]

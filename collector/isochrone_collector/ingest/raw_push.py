@@ -90,7 +90,7 @@ class RawPush:
     def _decode_columns(self) -> SampleColumns:
         try:
             # The decoder panics on some bytes that protobuf refuses, and overflows the stack on others.
-            fleet_pb2.PushRequest.FromString(self._content)
+            fleet_pb2.Batch.FromString(self._content)
             return decode(self._samples)
         except (DecodeError, ValueError) as error:
             raise BadRequest(f"cannot decode the push: {error}") from error

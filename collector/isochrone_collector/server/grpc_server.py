@@ -5,7 +5,7 @@ The Unix socket has its own server, because an interceptor does not see how a ca
 
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import grpc
@@ -18,10 +18,12 @@ from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
 from isochrone_collector.grpc_api.front import Front
 from isochrone_collector.grpc_api.guards import AuthInterceptor
-from isochrone_collector.grpc_api.services import FleetService, OperationsService, add_to_server
+from isochrone_collector.grpc_api.services import FleetService, Work, add_to_server
+from isochrone_collector.queries.fleet import vantage_list
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair
 from isochrone_collector.server.listen_check import check_unix_socket
+from isochrone_collector.store import audit
 from isochrone_common.address import UNIX, Address
 from isochrone_common.channel import SERVER_OPTIONS
 from isochrone_common.files import private_files
@@ -57,21 +59,35 @@ def grpc_server(
         fingerprints=lambda: [pair.fingerprint for pair in _announced(parts)],
         http_port=http_port,
     )
-    operations = OperationsService(
-        database=parts.database,
-        plans=parts.plans,
-        enrolment=parts.enrolment,
-        alert_delivery=parts.alerts,
-        silencing=SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.shared_at),
-        query_context=parts.query_context,
-    )
     discovery = DiscoveryServices(
         snapshots=parts.snapshots, publisher=parts.publishing.publisher, rejections=parts.rejections
     )
     discovery.add_to_server(server)
-    ours = add_to_server(server, fleet, operations, parts.push_metrics)
+    ours = add_to_server(server, fleet, _operations(parts), parts.push_metrics)
     reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     return server
+
+
+def _operations(parts: Parts) -> Mapping[str, Work]:
+    """Return the work of each method for operators."""
+    silencing = SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.shared_at)
+    return {
+        "ListVantages": partial(vantage_list, parts.query_context),
+        "ApplyPlan": parts.plans.apply,
+        "ListPlans": parts.plans.history,
+        "GetPlan": parts.plans.document,
+        "RollBackPlan": parts.plans.roll_back,
+        "Invite": parts.enrolment.invite,
+        "ListAccess": parts.enrolment.list_access,
+        "Revoke": parts.enrolment.revoke,
+        "RecordRestore": parts.enrolment.record_restore,
+        "ListAudit": partial(audit.trail, parts.database),
+        "TestAlert": parts.alerts.test,
+        "AddSilence": silencing.add,
+        "AcknowledgeAlert": silencing.acknowledge,
+        "EndSilence": silencing.end,
+        "ListSilences": silencing.listed,
+    }
 
 
 def socket_authenticator(parts: Parts) -> Authenticator:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_tuples, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
-from isochrone_wire.operations import Role
+from isochrone_wire.operations import Revoked, Role
 
 _LOCK_KEY = 4_600_006
 
@@ -123,10 +123,11 @@ async def end_renewed(connection: Connection, used: Iterable[int], *, expires_at
     await execute(connection, "end_renewed_credentials", used=list(used), expires_at=expires_at)
 
 
-async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:
-    """End every credential and open invitation of a name; return their number."""
+async def revoke(connection: Connection, name: str, *, revoked_at: int) -> Revoked:
+    """End every credential and open invitation of a name; return their numbers."""
     ended = await fetch_values(connection, "revoke_credentials", name=name, revoked_at=revoked_at)
-    return len(ended) + await revoke_invitations(connection, name=name, revoked_at=revoked_at)
+    invitations = await revoke_invitations(connection, name=name, revoked_at=revoked_at)
+    return Revoked(invitations=invitations, credentials=len(ended))
 
 
 async def revoke_invitations(connection: Connection, *, name: str | None = None, revoked_at: int) -> int:

@@ -16,8 +16,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
-from isochrone_wire.operations import AuditEntry
+from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch, fetch_one
+from isochrone_wire.durations import MAX_INSTANT_AT
+from isochrone_wire.operations import AuditEntry, AuditTrail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Actor:
 
 
 _LOCK_KEY = 4_600_007
+_USUAL, _MOST = 100, 10_000
 _ITSELF = Actor(principal="collector", address="")
 _actor: ContextVar[Actor] = ContextVar("actor", default=_ITSELF)
 
@@ -102,9 +104,13 @@ def _hash(before: bytes, *fields: str | int) -> bytes:
     return hashlib.sha256(before + json.dumps(fields, separators=(",", ":")).encode()).digest()
 
 
-async def entries(
-    connection: Connection, *, since_at: int, principal: str = "", action: str = "", most: int
-) -> list[AuditEntry]:
-    """Return the newest actions since an instant, newest first; empty texts select all principals and actions."""
-    asked = {"since_at": since_at, "principal": principal, "action": action, "most": most}
-    return await fetch(connection, "audit_since", AuditEntry, **asked)
+async def trail(
+    database: Database, *, since_at: int, principal: str = "", action: str = "", limit: int = 0
+) -> AuditTrail:
+    """Return the newest actions since an instant, newest first, at most `limit` (0 means 100) and 10 000; empty texts
+    select all principals and actions.
+    """
+    most = min(max(limit, 0) or _USUAL, _MOST)
+    asked = {"since_at": min(max(since_at, 0), MAX_INSTANT_AT), "principal": principal, "action": action, "most": most}
+    async with database.connection() as connection:
+        return AuditTrail(entries=tuple(await fetch(connection, "audit_since", AuditEntry, **asked)))

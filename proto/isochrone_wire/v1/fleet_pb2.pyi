@@ -72,7 +72,7 @@ class JoinRequest(_message.Message):
 Global___JoinRequest: _TypeAlias = JoinRequest  # noqa: Y015
 
 @_typing.final
-class JoinResponse(_message.Message):
+class Joined(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CREDENTIAL_FIELD_NUMBER: _builtins.int
@@ -120,7 +120,7 @@ class JoinResponse(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__renew_at) -> _WhichOneofReturnType__renew_at | None: ...
 
-Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
+Global___Joined: _TypeAlias = Joined  # noqa: Y015
 
 @_typing.final
 class RenewRequest(_message.Message):
@@ -143,7 +143,7 @@ class RenewRequest(_message.Message):
 Global___RenewRequest: _TypeAlias = RenewRequest  # noqa: Y015
 
 @_typing.final
-class RenewResponse(_message.Message):
+class Renewed(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CREDENTIAL_FIELD_NUMBER: _builtins.int
@@ -156,7 +156,7 @@ class RenewResponse(_message.Message):
     expires_at: _builtins.int
     renew_at: _builtins.int
     http_port: _builtins.int
-    """As in JoinResponse."""
+    """As in Joined."""
     @_builtins.property
     def certificates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The collector's certificate (PEM), and the one that it will present next; empty without TLS."""
@@ -187,7 +187,7 @@ class RenewResponse(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__renew_at) -> _WhichOneofReturnType__renew_at | None: ...
 
-Global___RenewResponse: _TypeAlias = RenewResponse  # noqa: Y015
+Global___Renewed: _TypeAlias = Renewed  # noqa: Y015
 
 @_typing.final
 class FetchPlanRequest(_message.Message):
@@ -435,7 +435,7 @@ class BatchRange(_message.Message):
 Global___BatchRange: _TypeAlias = BatchRange  # noqa: Y015
 
 @_typing.final
-class PushRequest(_message.Message):
+class Batch(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VANTAGE_FIELD_NUMBER: _builtins.int
@@ -486,11 +486,11 @@ class PushRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PushRequest: _TypeAlias = PushRequest  # noqa: Y015
+Global___Batch: _TypeAlias = Batch  # noqa: Y015
 
 @_typing.final
 class EncodedSamples(_message.Message):
-    """The field `samples` of a PushRequest in encoded form, as the spool of an agent keeps it."""
+    """The field `samples` of a Batch in encoded form, as the spool of an agent keeps it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -533,7 +533,7 @@ class Rejection(_message.Message):
 Global___Rejection: _TypeAlias = Rejection  # noqa: Y015
 
 @_typing.final
-class PushResponse(_message.Message):
+class Receipt(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STORED_FIELD_NUMBER: _builtins.int
@@ -593,4 +593,4 @@ class PushResponse(_message.Message):
     _WhichOneofArgType__delay_us: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_us) -> _WhichOneofReturnType__delay_us | None: ...
 
-Global___PushResponse: _TypeAlias = PushResponse  # noqa: Y015
+Global___Receipt: _TypeAlias = Receipt  # noqa: Y015

@@ -37,12 +37,12 @@ class FleetStub(object):
         self.Join = channel.unary_unary(
                 '/isochrone.v1.Fleet/Join',
                 request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.Joined.FromString,
                 _registered_method=True)
         self.Renew = channel.unary_unary(
                 '/isochrone.v1.Fleet/Renew',
                 request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.Renewed.FromString,
                 _registered_method=True)
         self.FetchPlan = channel.unary_unary(
                 '/isochrone.v1.Fleet/FetchPlan',
@@ -51,8 +51,8 @@ class FleetStub(object):
                 _registered_method=True)
         self.Push = channel.unary_unary(
                 '/isochrone.v1.Fleet/Push',
-                request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.PushRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.PushResponse.FromString,
+                request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.Batch.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.Receipt.FromString,
                 _registered_method=True)
 
 
@@ -94,12 +94,12 @@ def add_FleetServicer_to_server(servicer, server):
             'Join': grpc.unary_unary_rpc_method_handler(
                     servicer.Join,
                     request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.Joined.SerializeToString,
             ),
             'Renew': grpc.unary_unary_rpc_method_handler(
                     servicer.Renew,
                     request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.Renewed.SerializeToString,
             ),
             'FetchPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchPlan,
@@ -108,8 +108,8 @@ def add_FleetServicer_to_server(servicer, server):
             ),
             'Push': grpc.unary_unary_rpc_method_handler(
                     servicer.Push,
-                    request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.PushRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.PushResponse.SerializeToString,
+                    request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.Batch.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.Receipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -138,7 +138,7 @@ class Fleet(object):
             target,
             '/isochrone.v1.Fleet/Join',
             isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.FromString,
+            isochrone__wire_dot_v1_dot_fleet__pb2.Joined.FromString,
             options,
             channel_credentials,
             insecure,
@@ -165,7 +165,7 @@ class Fleet(object):
             target,
             '/isochrone.v1.Fleet/Renew',
             isochrone__wire_dot_v1_dot_fleet__pb2.RenewRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_fleet__pb2.RenewResponse.FromString,
+            isochrone__wire_dot_v1_dot_fleet__pb2.Renewed.FromString,
             options,
             channel_credentials,
             insecure,
@@ -218,8 +218,8 @@ class Fleet(object):
             request,
             target,
             '/isochrone.v1.Fleet/Push',
-            isochrone__wire_dot_v1_dot_fleet__pb2.PushRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_fleet__pb2.PushResponse.FromString,
+            isochrone__wire_dot_v1_dot_fleet__pb2.Batch.SerializeToString,
+            isochrone__wire_dot_v1_dot_fleet__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,29 +31,29 @@ class FleetStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> FleetAsyncStub: ...
-    Join: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.JoinResponse]
+    Join: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.Joined]
     """Exchanges a one-time join token for a credential; for agents, readers and operators."""
-    Renew: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.RenewRequest, _fleet_pb2.RenewResponse]
+    Renew: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.RenewRequest, _fleet_pb2.Renewed]
     """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
     for agents, readers and operators.
     """
     FetchPlan: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]
     """Returns the plan in force; `plan` is absent if the agent already has it."""
-    Push: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]
+    Push: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.Batch, _fleet_pb2.Receipt]
     """Stores one sealed batch. The reply is sent after the commit in PostgreSQL."""
 
 @_typing.type_check_only
 class FleetAsyncStub(FleetStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Join: _aio.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.JoinResponse]  # type: ignore[assignment]
+    Join: _aio.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.Joined]  # type: ignore[assignment]
     """Exchanges a one-time join token for a credential; for agents, readers and operators."""
-    Renew: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RenewRequest, _fleet_pb2.RenewResponse]  # type: ignore[assignment]
+    Renew: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RenewRequest, _fleet_pb2.Renewed]  # type: ignore[assignment]
     """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
     for agents, readers and operators.
     """
     FetchPlan: _aio.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]  # type: ignore[assignment]
     """Returns the plan in force; `plan` is absent if the agent already has it."""
-    Push: _aio.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]  # type: ignore[assignment]
+    Push: _aio.UnaryUnaryMultiCallable[_fleet_pb2.Batch, _fleet_pb2.Receipt]  # type: ignore[assignment]
     """Stores one sealed batch. The reply is sent after the commit in PostgreSQL."""
 
 class FleetServicer(metaclass=_abc_1.ABCMeta):
@@ -62,7 +62,7 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _fleet_pb2.JoinRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_fleet_pb2.JoinResponse, _abc.Awaitable[_fleet_pb2.JoinResponse]]:
+    ) -> _typing.Union[_fleet_pb2.Joined, _abc.Awaitable[_fleet_pb2.Joined]]:
         """Exchanges a one-time join token for a credential; for agents, readers and operators."""
 
     @_abc_1.abstractmethod
@@ -70,7 +70,7 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _fleet_pb2.RenewRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_fleet_pb2.RenewResponse, _abc.Awaitable[_fleet_pb2.RenewResponse]]:
+    ) -> _typing.Union[_fleet_pb2.Renewed, _abc.Awaitable[_fleet_pb2.Renewed]]:
         """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
         for agents, readers and operators.
         """
@@ -86,9 +86,9 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Push(
         self,
-        request: _fleet_pb2.PushRequest,
+        request: _fleet_pb2.Batch,
         context: _ServicerContext,
-    ) -> _typing.Union[_fleet_pb2.PushResponse, _abc.Awaitable[_fleet_pb2.PushResponse]]:
+    ) -> _typing.Union[_fleet_pb2.Receipt, _abc.Awaitable[_fleet_pb2.Receipt]]:
         """Stores one sealed batch. The reply is sent after the commit in PostgreSQL."""
 
 def add_FleetServicer_to_server(servicer: FleetServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -48,7 +48,7 @@ class ApplyPlanRequest(_message.Message):
 Global___ApplyPlanRequest: _TypeAlias = ApplyPlanRequest  # noqa: Y015
 
 @_typing.final
-class ApplyPlanResponse(_message.Message):
+class PlanChange(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
@@ -92,7 +92,7 @@ class ApplyPlanResponse(_message.Message):
     _WhichOneofArgType__usd_per_day: _TypeAlias = _typing.Literal["_usd_per_day", b"_usd_per_day"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_day) -> _WhichOneofReturnType__usd_per_day | None: ...
 
-Global___ApplyPlanResponse: _TypeAlias = ApplyPlanResponse  # noqa: Y015
+Global___PlanChange: _TypeAlias = PlanChange  # noqa: Y015
 
 @_typing.final
 class ListPlansRequest(_message.Message):
@@ -157,7 +157,7 @@ class PlanVersion(_message.Message):
 Global___PlanVersion: _TypeAlias = PlanVersion  # noqa: Y015
 
 @_typing.final
-class ListPlansResponse(_message.Message):
+class PlanHistory(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PLANS_FIELD_NUMBER: _builtins.int
@@ -174,7 +174,7 @@ class ListPlansResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListPlansResponse: _TypeAlias = ListPlansResponse  # noqa: Y015
+Global___PlanHistory: _TypeAlias = PlanHistory  # noqa: Y015
 
 @_typing.final
 class GetPlanRequest(_message.Message):
@@ -315,7 +315,7 @@ class InviteRequest(_message.Message):
 Global___InviteRequest: _TypeAlias = InviteRequest  # noqa: Y015
 
 @_typing.final
-class InviteResponse(_message.Message):
+class Invitation(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_FIELD_NUMBER: _builtins.int
@@ -334,7 +334,7 @@ class InviteResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___InviteResponse: _TypeAlias = InviteResponse  # noqa: Y015
+Global___Invitation: _TypeAlias = Invitation  # noqa: Y015
 
 @_typing.final
 class ListAccessRequest(_message.Message):
@@ -421,7 +421,7 @@ class Access(_message.Message):
 Global___Access: _TypeAlias = Access  # noqa: Y015
 
 @_typing.final
-class ListAccessResponse(_message.Message):
+class AccessList(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCESS_FIELD_NUMBER: _builtins.int
@@ -438,7 +438,7 @@ class ListAccessResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListAccessResponse: _TypeAlias = ListAccessResponse  # noqa: Y015
+Global___AccessList: _TypeAlias = AccessList  # noqa: Y015
 
 @_typing.final
 class RevokeRequest(_message.Message):
@@ -458,25 +458,6 @@ class RevokeRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeRequest: _TypeAlias = RevokeRequest  # noqa: Y015
-
-@_typing.final
-class RevokeResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    REVOKED_FIELD_NUMBER: _builtins.int
-    revoked: _builtins.int
-    def __init__(
-        self,
-        *,
-        revoked: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked", b"revoked"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RevokeResponse: _TypeAlias = RevokeResponse  # noqa: Y015
 
 @_typing.final
 class RecordRestoreRequest(_message.Message):
@@ -499,13 +480,14 @@ class RecordRestoreRequest(_message.Message):
 Global___RecordRestoreRequest: _TypeAlias = RecordRestoreRequest  # noqa: Y015
 
 @_typing.final
-class RecordRestoreResponse(_message.Message):
+class Revoked(_message.Message):
+    """The numbers of join tokens and credentials that were revoked."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INVITATIONS_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     invitations: _builtins.int
-    """The numbers of join tokens and credentials that were revoked."""
     credentials: _builtins.int
     def __init__(
         self,
@@ -519,7 +501,7 @@ class RecordRestoreResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RecordRestoreResponse: _TypeAlias = RecordRestoreResponse  # noqa: Y015
+Global___Revoked: _TypeAlias = Revoked  # noqa: Y015
 
 @_typing.final
 class ListAuditRequest(_message.Message):
@@ -591,7 +573,7 @@ class AuditEntry(_message.Message):
 Global___AuditEntry: _TypeAlias = AuditEntry  # noqa: Y015
 
 @_typing.final
-class ListAuditResponse(_message.Message):
+class AuditTrail(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
@@ -608,7 +590,7 @@ class ListAuditResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListAuditResponse: _TypeAlias = ListAuditResponse  # noqa: Y015
+Global___AuditTrail: _TypeAlias = AuditTrail  # noqa: Y015
 
 @_typing.final
 class TestAlertRequest(_message.Message):
@@ -736,7 +718,7 @@ class ListSilencesRequest(_message.Message):
 Global___ListSilencesRequest: _TypeAlias = ListSilencesRequest  # noqa: Y015
 
 @_typing.final
-class ListSilencesResponse(_message.Message):
+class SilenceList(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SILENCES_FIELD_NUMBER: _builtins.int
@@ -753,7 +735,7 @@ class ListSilencesResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListSilencesResponse: _TypeAlias = ListSilencesResponse  # noqa: Y015
+Global___SilenceList: _TypeAlias = SilenceList  # noqa: Y015
 
 @_typing.final
 class Alert(_message.Message):
@@ -1099,7 +1081,7 @@ class VantageStatus(_message.Message):
 Global___VantageStatus: _TypeAlias = VantageStatus  # noqa: Y015
 
 @_typing.final
-class ListVantagesResponse(_message.Message):
+class VantageList(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PLAN_VERSION_FIELD_NUMBER: _builtins.int
@@ -1126,4 +1108,4 @@ class ListVantagesResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListVantagesResponse: _TypeAlias = ListVantagesResponse  # noqa: Y015
+Global___VantageList: _TypeAlias = VantageList  # noqa: Y015

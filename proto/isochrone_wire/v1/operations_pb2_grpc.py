@@ -37,17 +37,17 @@ class OperationsStub(object):
         self.ListVantages = channel.unary_unary(
                 '/isochrone.v1.Operations/ListVantages',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.VantageList.FromString,
                 _registered_method=True)
         self.ApplyPlan = channel.unary_unary(
                 '/isochrone.v1.Operations/ApplyPlan',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanChange.FromString,
                 _registered_method=True)
         self.ListPlans = channel.unary_unary(
                 '/isochrone.v1.Operations/ListPlans',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanHistory.FromString,
                 _registered_method=True)
         self.GetPlan = channel.unary_unary(
                 '/isochrone.v1.Operations/GetPlan',
@@ -57,32 +57,32 @@ class OperationsStub(object):
         self.RollBackPlan = channel.unary_unary(
                 '/isochrone.v1.Operations/RollBackPlan',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanChange.FromString,
                 _registered_method=True)
         self.Invite = channel.unary_unary(
                 '/isochrone.v1.Operations/Invite',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Invitation.FromString,
                 _registered_method=True)
         self.ListAccess = channel.unary_unary(
                 '/isochrone.v1.Operations/ListAccess',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.AccessList.FromString,
                 _registered_method=True)
         self.Revoke = channel.unary_unary(
                 '/isochrone.v1.Operations/Revoke',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Revoked.FromString,
                 _registered_method=True)
         self.RecordRestore = channel.unary_unary(
                 '/isochrone.v1.Operations/RecordRestore',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Revoked.FromString,
                 _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/isochrone.v1.Operations/ListAudit',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.AuditTrail.FromString,
                 _registered_method=True)
         self.TestAlert = channel.unary_unary(
                 '/isochrone.v1.Operations/TestAlert',
@@ -107,7 +107,7 @@ class OperationsStub(object):
         self.ListSilences = channel.unary_unary(
                 '/isochrone.v1.Operations/ListSilences',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesResponse.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.SilenceList.FromString,
                 _registered_method=True)
 
 
@@ -222,17 +222,17 @@ def add_OperationsServicer_to_server(servicer, server):
             'ListVantages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListVantages,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.VantageList.SerializeToString,
             ),
             'ApplyPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.ApplyPlan,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanChange.SerializeToString,
             ),
             'ListPlans': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPlans,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanHistory.SerializeToString,
             ),
             'GetPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPlan,
@@ -242,32 +242,32 @@ def add_OperationsServicer_to_server(servicer, server):
             'RollBackPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.RollBackPlan,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanChange.SerializeToString,
             ),
             'Invite': grpc.unary_unary_rpc_method_handler(
                     servicer.Invite,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Invitation.SerializeToString,
             ),
             'ListAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAccess,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.AccessList.SerializeToString,
             ),
             'Revoke': grpc.unary_unary_rpc_method_handler(
                     servicer.Revoke,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Revoked.SerializeToString,
             ),
             'RecordRestore': grpc.unary_unary_rpc_method_handler(
                     servicer.RecordRestore,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Revoked.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.AuditTrail.SerializeToString,
             ),
             'TestAlert': grpc.unary_unary_rpc_method_handler(
                     servicer.TestAlert,
@@ -292,7 +292,7 @@ def add_OperationsServicer_to_server(servicer, server):
             'ListSilences': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSilences,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesResponse.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.SilenceList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -321,7 +321,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/ListVantages',
             isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.VantageList.FromString,
             options,
             channel_credentials,
             insecure,
@@ -348,7 +348,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/ApplyPlan',
             isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.PlanChange.FromString,
             options,
             channel_credentials,
             insecure,
@@ -375,7 +375,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/ListPlans',
             isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.PlanHistory.FromString,
             options,
             channel_credentials,
             insecure,
@@ -429,7 +429,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/RollBackPlan',
             isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.PlanChange.FromString,
             options,
             channel_credentials,
             insecure,
@@ -456,7 +456,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/Invite',
             isochrone__wire_dot_v1_dot_operations__pb2.InviteRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.InviteResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Invitation.FromString,
             options,
             channel_credentials,
             insecure,
@@ -483,7 +483,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/ListAccess',
             isochrone__wire_dot_v1_dot_operations__pb2.ListAccessRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ListAccessResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.AccessList.FromString,
             options,
             channel_credentials,
             insecure,
@@ -510,7 +510,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/Revoke',
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Revoked.FromString,
             options,
             channel_credentials,
             insecure,
@@ -537,7 +537,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/RecordRestore',
             isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Revoked.FromString,
             options,
             channel_credentials,
             insecure,
@@ -564,7 +564,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/ListAudit',
             isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ListAuditResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.AuditTrail.FromString,
             options,
             channel_credentials,
             insecure,
@@ -699,7 +699,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/ListSilences',
             isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesResponse.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.SilenceList.FromString,
             options,
             channel_credentials,
             insecure,

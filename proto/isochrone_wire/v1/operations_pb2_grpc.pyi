@@ -31,23 +31,23 @@ class OperationsStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> OperationsAsyncStub: ...
-    ListVantages: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListVantagesRequest, _operations_pb2.ListVantagesResponse]
+    ListVantages: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListVantagesRequest, _operations_pb2.VantageList]
     """Returns the state of every vantage; for readers, too."""
-    ApplyPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]
+    ApplyPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.PlanChange]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
-    ListPlans: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]
+    ListPlans: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.PlanHistory]
     GetPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.GetPlanRequest, _operations_pb2.PlanDocument]
     """Returns the document of one version, unchanged."""
-    RollBackPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.ApplyPlanResponse]
+    RollBackPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.PlanChange]
     """Applies the document of an earlier version again, as a new version."""
-    Invite: _grpc.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.InviteResponse]
+    Invite: _grpc.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.Invitation]
     """Creates a one-time token with which a vantage, a reader or an operator joins."""
-    ListAccess: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]
-    Revoke: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]
+    ListAccess: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.AccessList]
+    Revoke: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.Revoked]
     """Revokes all credentials and open invitations of a name."""
-    RecordRestore: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RecordRestoreRequest, _operations_pb2.RecordRestoreResponse]
+    RecordRestore: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RecordRestoreRequest, _operations_pb2.Revoked]
     """Records that the database was restored from a backup: voids what the backup has revived."""
-    ListAudit: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]
+    ListAudit: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.AuditTrail]
     """Returns the newest changes by operators and by machines that joined."""
     TestAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _operations_pb2.Alert]
     """Sends a test alert to one receiver, or to all, and returns the result."""
@@ -57,28 +57,28 @@ class OperationsStub:
     """Records that somebody works on a problem, which is not repeated for a time."""
     EndSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _operations_pb2.Silence]
     """Ends a silence or an acknowledgement before its time."""
-    ListSilences: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.ListSilencesResponse]
+    ListSilences: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.SilenceList]
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    ListVantages: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListVantagesRequest, _operations_pb2.ListVantagesResponse]  # type: ignore[assignment]
+    ListVantages: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListVantagesRequest, _operations_pb2.VantageList]  # type: ignore[assignment]
     """Returns the state of every vantage; for readers, too."""
-    ApplyPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
+    ApplyPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.PlanChange]  # type: ignore[assignment]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
-    ListPlans: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]  # type: ignore[assignment]
+    ListPlans: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.PlanHistory]  # type: ignore[assignment]
     GetPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.GetPlanRequest, _operations_pb2.PlanDocument]  # type: ignore[assignment]
     """Returns the document of one version, unchanged."""
-    RollBackPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
+    RollBackPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.PlanChange]  # type: ignore[assignment]
     """Applies the document of an earlier version again, as a new version."""
-    Invite: _aio.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.InviteResponse]  # type: ignore[assignment]
+    Invite: _aio.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.Invitation]  # type: ignore[assignment]
     """Creates a one-time token with which a vantage, a reader or an operator joins."""
-    ListAccess: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]  # type: ignore[assignment]
-    Revoke: _aio.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]  # type: ignore[assignment]
+    ListAccess: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.AccessList]  # type: ignore[assignment]
+    Revoke: _aio.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.Revoked]  # type: ignore[assignment]
     """Revokes all credentials and open invitations of a name."""
-    RecordRestore: _aio.UnaryUnaryMultiCallable[_operations_pb2.RecordRestoreRequest, _operations_pb2.RecordRestoreResponse]  # type: ignore[assignment]
+    RecordRestore: _aio.UnaryUnaryMultiCallable[_operations_pb2.RecordRestoreRequest, _operations_pb2.Revoked]  # type: ignore[assignment]
     """Records that the database was restored from a backup: voids what the backup has revived."""
-    ListAudit: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]  # type: ignore[assignment]
+    ListAudit: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.AuditTrail]  # type: ignore[assignment]
     """Returns the newest changes by operators and by machines that joined."""
     TestAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _operations_pb2.Alert]  # type: ignore[assignment]
     """Sends a test alert to one receiver, or to all, and returns the result."""
@@ -88,7 +88,7 @@ class OperationsAsyncStub(OperationsStub):
     """Records that somebody works on a problem, which is not repeated for a time."""
     EndSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _operations_pb2.Silence]  # type: ignore[assignment]
     """Ends a silence or an acknowledgement before its time."""
-    ListSilences: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.ListSilencesResponse]  # type: ignore[assignment]
+    ListSilences: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.SilenceList]  # type: ignore[assignment]
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -96,7 +96,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.ListVantagesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ListVantagesResponse, _abc.Awaitable[_operations_pb2.ListVantagesResponse]]:
+    ) -> _typing.Union[_operations_pb2.VantageList, _abc.Awaitable[_operations_pb2.VantageList]]:
         """Returns the state of every vantage; for readers, too."""
 
     @_abc_1.abstractmethod
@@ -104,7 +104,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.ApplyPlanRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ApplyPlanResponse, _abc.Awaitable[_operations_pb2.ApplyPlanResponse]]:
+    ) -> _typing.Union[_operations_pb2.PlanChange, _abc.Awaitable[_operations_pb2.PlanChange]]:
         """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
 
     @_abc_1.abstractmethod
@@ -112,7 +112,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.ListPlansRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ListPlansResponse, _abc.Awaitable[_operations_pb2.ListPlansResponse]]: ...
+    ) -> _typing.Union[_operations_pb2.PlanHistory, _abc.Awaitable[_operations_pb2.PlanHistory]]: ...
 
     @_abc_1.abstractmethod
     def GetPlan(
@@ -127,7 +127,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.RollBackPlanRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ApplyPlanResponse, _abc.Awaitable[_operations_pb2.ApplyPlanResponse]]:
+    ) -> _typing.Union[_operations_pb2.PlanChange, _abc.Awaitable[_operations_pb2.PlanChange]]:
         """Applies the document of an earlier version again, as a new version."""
 
     @_abc_1.abstractmethod
@@ -135,7 +135,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.InviteRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.InviteResponse, _abc.Awaitable[_operations_pb2.InviteResponse]]:
+    ) -> _typing.Union[_operations_pb2.Invitation, _abc.Awaitable[_operations_pb2.Invitation]]:
         """Creates a one-time token with which a vantage, a reader or an operator joins."""
 
     @_abc_1.abstractmethod
@@ -143,14 +143,14 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.ListAccessRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ListAccessResponse, _abc.Awaitable[_operations_pb2.ListAccessResponse]]: ...
+    ) -> _typing.Union[_operations_pb2.AccessList, _abc.Awaitable[_operations_pb2.AccessList]]: ...
 
     @_abc_1.abstractmethod
     def Revoke(
         self,
         request: _operations_pb2.RevokeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.RevokeResponse, _abc.Awaitable[_operations_pb2.RevokeResponse]]:
+    ) -> _typing.Union[_operations_pb2.Revoked, _abc.Awaitable[_operations_pb2.Revoked]]:
         """Revokes all credentials and open invitations of a name."""
 
     @_abc_1.abstractmethod
@@ -158,7 +158,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.RecordRestoreRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.RecordRestoreResponse, _abc.Awaitable[_operations_pb2.RecordRestoreResponse]]:
+    ) -> _typing.Union[_operations_pb2.Revoked, _abc.Awaitable[_operations_pb2.Revoked]]:
         """Records that the database was restored from a backup: voids what the backup has revived."""
 
     @_abc_1.abstractmethod
@@ -166,7 +166,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.ListAuditRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ListAuditResponse, _abc.Awaitable[_operations_pb2.ListAuditResponse]]:
+    ) -> _typing.Union[_operations_pb2.AuditTrail, _abc.Awaitable[_operations_pb2.AuditTrail]]:
         """Returns the newest changes by operators and by machines that joined."""
 
     @_abc_1.abstractmethod
@@ -206,6 +206,6 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.ListSilencesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_operations_pb2.ListSilencesResponse, _abc.Awaitable[_operations_pb2.ListSilencesResponse]]: ...
+    ) -> _typing.Union[_operations_pb2.SilenceList, _abc.Awaitable[_operations_pb2.SilenceList]]: ...
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -92,24 +92,24 @@ class StolenCollector(fleet_pb2_grpc.FleetServicer):
         self.samples: list[Sample] = []
         self.refused_targets = ""
 
-    async def Join(self, _request: Any, _context: Any) -> fleet_pb2.JoinResponse:  # noqa: N802  # as below
+    async def Join(self, _request: Any, _context: Any) -> fleet_pb2.Joined:  # noqa: N802  # as below
         """No agent joins."""
         raise NotImplementedError
 
-    async def Renew(self, _request: Any, _context: Any) -> fleet_pb2.RenewResponse:  # noqa: N802  # as below
+    async def Renew(self, _request: Any, _context: Any) -> fleet_pb2.Renewed:  # noqa: N802  # as below
         """No agent has an identity."""
         raise NotImplementedError
 
     async def FetchPlan(self, _request: Any, _context: Any) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # gRPC's name
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(self.plan))
 
-    async def Push(self, request: fleet_pb2.PushRequest, _context: Any) -> fleet_pb2.PushResponse:  # noqa: N802  # as above
+    async def Push(self, request: fleet_pb2.Batch, _context: Any) -> fleet_pb2.Receipt:  # noqa: N802  # as above
         """Take every sample."""
         batch = codec.decode(Batch, request)
         self.samples += batch.samples
         self.refused_targets = batch.heartbeat.refused_targets or self.refused_targets
         receipt = Receipt(stored=len(batch.samples), plan_version=self.plan.version)
-        return cast(fleet_pb2.PushResponse, codec.encode(receipt))
+        return cast(fleet_pb2.Receipt, codec.encode(receipt))
 
 
 @dataclass(slots=True)

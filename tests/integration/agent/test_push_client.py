@@ -87,24 +87,24 @@ async def until_empty(spool: AsyncSpool, seconds: float = 60) -> None:
 
 
 def refusing(
-    when: Callable[[fleet_pb2.PushRequest], bool], code: grpc.StatusCode, details: str = "", **metadata: str
+    when: Callable[[fleet_pb2.Batch], bool], code: grpc.StatusCode, details: str = "", **metadata: str
 ) -> Answer:
-    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+    async def refuse(request: fleet_pb2.Batch, _response: object, context: Context) -> None:
         if when(request):
             await context.abort(code, details, tuple((k.replace("_", "-"), v) for k, v in metadata.items()))
 
     return refuse
 
 
-def first(count: int) -> Callable[[fleet_pb2.PushRequest], bool]:
+def first(count: int) -> Callable[[fleet_pb2.Batch], bool]:
     left = iter(range(count))
     return lambda request: bool(request.samples) and next(left, None) is not None
 
 
-def altering(count: int, alter: Callable[[fleet_pb2.PushResponse], None]) -> Answer:
+def altering(count: int, alter: Callable[[fleet_pb2.Receipt], None]) -> Answer:
     is_due = first(count)
 
-    async def answer(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+    async def answer(request: fleet_pb2.Batch, response: fleet_pb2.Receipt, _context: Context) -> None:
         if is_due(request):
             alter(response)
 
@@ -137,7 +137,7 @@ async def test_a_failed_push_is_tried_again(tmp_path: Path, place: str, code: gr
 async def test_a_refused_batch_is_halved(tmp_path: Path) -> None:
     """The collector refuses large batches and one sample: that one ends in quarantine, all others are stored."""
 
-    def is_refused(request: fleet_pb2.PushRequest) -> bool:
+    def is_refused(request: fleet_pb2.Batch) -> bool:
         return len(request.samples) > 3 or any(one.round_at == 17 for one in request.samples)
 
     collector = FaultyCollector(before=refusing(is_refused, grpc.StatusCode.INVALID_ARGUMENT, "too many"))
@@ -163,7 +163,7 @@ async def test_a_slow_link_has_four_calls_in_flight(tmp_path: Path) -> None:
     """While no reply has come, a fourth call is started, and never a fifth."""
     four = asyncio.Event()
 
-    async def wait_for_four(request: fleet_pb2.PushRequest, _response: object, _context: Context) -> None:
+    async def wait_for_four(request: fleet_pb2.Batch, _response: object, _context: Context) -> None:
         if collector.in_flight == 4:
             four.set()
         if request.samples:
@@ -196,7 +196,7 @@ async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
     async def arrive(_request: object, _response: object, _context: Context) -> None:
         arrived.append(time.monotonic())
 
-    async def slowly(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
+    async def slowly(_request: object, response: fleet_pb2.Receipt, _context: Context) -> None:
         response.delay_us = 300_000
         answered.append(time.monotonic())
 
@@ -207,7 +207,7 @@ async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
     refused = list[float]()
     refuse = refusing(first(1), grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400")
 
-    async def push_back(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, context: Context) -> None:
+    async def push_back(request: fleet_pb2.Batch, response: fleet_pb2.Receipt, context: Context) -> None:
         if request.samples:
             refused.append(time.monotonic())
         await refuse(request, response, context)
@@ -247,7 +247,7 @@ async def test_a_refused_agent_pushes_seldom(tmp_path: Path, monkeypatch: pytest
 
 async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
     """A receipt that accounts for too few samples is not accepted: the batch stays, and in the end is stored once."""
-    miscounted = fleet_pb2.PushResponse(stored=1)
+    miscounted = fleet_pb2.Receipt(stored=1)
     collector = FaultyCollector(after=altering(2, lambda response: response.CopyFrom(miscounted)))
     async with delivering(tmp_path, collector, backlog=5) as (spool, push_client):
         await until(lambda: push_client.refusal is not None)
@@ -270,8 +270,8 @@ async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
 async def test_a_malformed_receipt_never_ends_the_agent(tmp_path: Path, malformed: dict[str, Any]) -> None:
     """Whatever a receipt contains, delivery goes on after it, the account holds, and no sample gets an absurd clock."""
 
-    def malform(response: fleet_pb2.PushResponse) -> None:
-        response.MergeFrom(fleet_pb2.PushResponse(**malformed))
+    def malform(response: fleet_pb2.Receipt) -> None:
+        response.MergeFrom(fleet_pb2.Receipt(**malformed))
         for name, content in malformed.items():
             if name != "rejections":
                 setattr(response, name, content)
@@ -289,7 +289,7 @@ async def test_a_malformed_receipt_never_ends_the_agent(tmp_path: Path, malforme
 
 async def test_bytes_that_are_no_receipt_never_end_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A receipt that cannot be decoded, or a failure in handling one, is logged, and the batch is pushed again."""
-    genuine, failures = codec.decode, [RuntimeError("a bug"), CodecError("PushResponse.stored: unknown")]
+    genuine, failures = codec.decode, [RuntimeError("a bug"), CodecError("Receipt.stored: unknown")]
 
     def fail(cls: type[Any], message: Any) -> Any:
         if failures:
@@ -319,13 +319,13 @@ async def test_samples_of_unknown_targets_wait_for_a_plan(tmp_path: Path) -> Non
     """Samples of unknown targets stay in the spool until the collector has another plan; the others are stored."""
     known = {2}
 
-    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+    async def refuse(request: fleet_pb2.Batch, _response: object, context: Context) -> None:
         unknown = sorted({one.target_id for one in request.samples} - known)
         if unknown:
             metadata = ((UNKNOWN_TARGETS_KEY, ",".join(map(str, unknown))),)
             await context.abort(grpc.StatusCode.NOT_FOUND, "unknown targets", metadata)
 
-    async def announce(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
+    async def announce(_request: object, response: fleet_pb2.Receipt, _context: Context) -> None:
         response.plan_hash = bytes(sorted(known))
 
     collector = FaultyCollector(before=refuse, after=announce)
@@ -347,7 +347,7 @@ async def test_held_samples_are_pushed_again_after_an_hour(tmp_path: Path) -> No
     """Without another plan, receipts release no held samples before: they would be refused each time."""
     known, refused = False, 0
 
-    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+    async def refuse(request: fleet_pb2.Batch, _response: object, context: Context) -> None:
         nonlocal refused
         if request.samples and not known:
             refused += 1
@@ -378,7 +378,7 @@ async def test_an_agent_with_unknown_targets_hears_of_the_plan(tmp_path: Path, m
     """While every batch is refused no push has a receipt, so that a heartbeat follows, long before one is due."""
     monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
     unknown = {UNKNOWN_TARGETS_KEY: "1"}
-    has_samples: Callable[[fleet_pb2.PushRequest], bool] = lambda request: bool(request.samples)  # noqa: E731  # a case
+    has_samples: Callable[[fleet_pb2.Batch], bool] = lambda request: bool(request.samples)  # noqa: E731  # a case
     collector = FaultyCollector(before=refusing(has_samples, grpc.StatusCode.NOT_FOUND, **unknown))
     async with delivering(tmp_path, collector) as (spool, _):
         await until(lambda: len(collector.pushes) == 1)
@@ -400,7 +400,7 @@ async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, m
             refused.append(request)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the database is away")
 
-    async def compare(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+    async def compare(request: fleet_pb2.Batch, response: fleet_pb2.Receipt, _context: Context) -> None:
         for kept in request.kept:
             for seq in range(kept.first_seq, kept.last_seq + 1):
                 if (kept.epoch, seq) not in collector.batches:
@@ -427,7 +427,7 @@ async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, m
 async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
     """Rejected samples count as dropped for the collector's reason, in the account and in the heartbeat."""
 
-    def reject_one(response: fleet_pb2.PushResponse) -> None:
+    def reject_one(response: fleet_pb2.Receipt) -> None:
         response.stored, response.rejected = response.stored - 1, 1
         response.rejections.add(index=0, reason="unknown_target: 12")
 

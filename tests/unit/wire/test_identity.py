@@ -248,20 +248,18 @@ def test_a_credential_is_renewed_when_that_is_due(identity: Identity, now_at: in
 
 def test_a_response_gives_credential_and_certificates() -> None:
     """The credential is replaced if there is one; certificates are pinned only where one is pinned already."""
-    both = fleet_pb2.RenewResponse(credential=NEW, expires_at=300, renew_at=250, certificates=[FIRST, SECOND])
+    both = fleet_pb2.Renewed(credential=NEW, expires_at=300, renew_at=250, certificates=[FIRST, SECOND])
     later = identity_file.renewed(IDENTITY, both)
     assert (later.credential, later.expires_at, later.renew_at) == (NEW, 300, 250)
     assert later.trust.pins == (FIRST, SECOND)
-    switched = identity_file.renewed(later, fleet_pb2.RenewResponse(certificates=[SECOND]))
+    switched = identity_file.renewed(later, fleet_pb2.Renewed(certificates=[SECOND]))
     assert (switched.credential, switched.trust.pins) == (NEW, (SECOND,))
     by_authority = replace(IDENTITY, trust=Trust(roots=FIRST))
     assert identity_file.renewed(by_authority, both).trust == by_authority.trust
 
 
-@pytest.mark.parametrize(
-    "response", [fleet_pb2.RenewResponse(credential="x"), fleet_pb2.RenewResponse(certificates=["not PEM"])]
-)
-def test_a_response_that_cannot_be_used_changes_nothing(response: fleet_pb2.RenewResponse) -> None:
+@pytest.mark.parametrize("response", [fleet_pb2.Renewed(credential="x"), fleet_pb2.Renewed(certificates=["not PEM"])])
+def test_a_response_that_cannot_be_used_changes_nothing(response: fleet_pb2.Renewed) -> None:
     """A credential or certificate that is not valid never replaces a valid one."""
     with pytest.raises(ValueError, match=r"credential|PEM|header"):
         identity_file.renewed(IDENTITY, response)

@@ -264,8 +264,7 @@ async def test_a_silence_is_ended_by_hand_and_recorded(oncall: Bench, receiver: 
     await oncall.passes()
     assert [action for action, _ in events(receiver)] == ["trigger"]
     assert (made.created_by, ended.ended_by, made.reason) == ("ann", "ann", "work")
-    async with oncall.database.connection() as connection:
-        found = await audit.entries(connection, since_at=0, most=10)
+    found = (await audit.trail(oncall.database, since_at=0)).entries
     assert {(one.principal, one.action) for one in found} == {("ann", "alert.silence"), ("ann", "alert.unsilence")}
     assert (await oncall.silencing.listed(past=False)).silences == ()
     assert (await oncall.silencing.listed(past=True)).silences == (ended,)

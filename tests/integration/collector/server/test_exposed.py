@@ -22,6 +22,7 @@ from isochrone_common.credentials import JoinToken, format_fingerprint
 from isochrone_common.enrolment import EnrolmentError
 from isochrone_common.trust import PLAIN, Trust, presented_certificate
 from isochrone_wire.model import Batch, Vantage
+from isochrone_wire.operations import AuditTrail
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata.waiting import eventually
 
@@ -123,7 +124,7 @@ def test_a_collector_without_a_database_is_told_from_none(exposed: Collector) ->
         enrolment.join(address, token, version="test")
     operator = OperatorClient(collector=str(address), identity=exposed.data_dir / "operator.json")
     with pytest.raises(CollectorUnreachable, match=failed) as caught:
-        operator.send("ListAudit")
+        operator.call("ListAudit", AuditTrail)
     assert "--database-url" in caught.value.hint
 
 

@@ -66,7 +66,7 @@ async def test_a_heartbeat_that_cannot_be_decoded_is_an_invalid_argument(monkeyp
         Call(),
     )
     with pytest.raises(CodecError) as raised:
-        await service.Push(RawPush(request.SerializeToString()), call)
+        await service.push(RawPush(request.SerializeToString()), call)
     with pytest.raises(Aborted):
         await refuse(call, raised.value)
     assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Heartbeat.mood: 7")
@@ -84,9 +84,9 @@ def value_of(metrics: PushMetrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"isochrone_{name}", labels)
 
 
-def receipt(*, stored: int, duplicate: int, reasons: list[str]) -> fleet_pb2.PushResponse:
+def receipt(*, stored: int, duplicate: int, reasons: list[str]) -> fleet_pb2.Receipt:
     rejections = [fleet_pb2.Rejection(reason=reason) for reason in reasons]
-    return fleet_pb2.PushResponse(stored=stored, duplicate=duplicate, rejected=len(rejections), rejections=rejections)
+    return fleet_pb2.Receipt(stored=stored, duplicate=duplicate, rejected=len(rejections), rejections=rejections)
 
 
 @pytest.mark.parametrize(("took_us", "first"), [(0, 0), (1_000, 0), (1_001, 1), (10_000_000, 11), (10_000_001, 12)])

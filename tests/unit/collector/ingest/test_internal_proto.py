@@ -14,6 +14,6 @@ def fields_of(message: Descriptor) -> Fields:
 
 def test_the_envelope_is_a_request_with_samples_as_bytes() -> None:
     """Every field of a request has its name, number and type in the envelope, except that samples are bytes."""
-    request = fields_of(fleet_pb2.PushRequest.DESCRIPTOR)
+    request = fields_of(fleet_pb2.Batch.DESCRIPTOR)
     request["samples"] = (request["samples"][0], FieldDescriptor.TYPE_BYTES)
     assert fields_of(internal_pb2.PushEnvelope.DESCRIPTOR) == request

@@ -94,7 +94,7 @@ def push_of(samples: list[bytes]) -> bytes:
     return b"".join([field_bytes(1, 2, 0, vantage), *(field_bytes(4, 2, 0, sample) for sample in samples)])
 
 
-def assert_decoded_the_same(request: fleet_pb2.PushRequest, columns: SampleColumns) -> None:
+def assert_decoded_the_same(request: fleet_pb2.Batch, columns: SampleColumns) -> None:
     """Each value in the columns is the value of the field in the message."""
     assert len(columns) == len(request.samples)
     for row, sample in enumerate(request.samples):
@@ -125,7 +125,7 @@ def verdict_of(sample: sample_pb2.Sample) -> str | None:
 
 
 def assert_validated_the_same(content: bytes) -> None:
-    request = fleet_pb2.PushRequest.FromString(content)
+    request = fleet_pb2.Batch.FromString(content)
     batch = decode_push(content, NOW_AT)
     columns = batch.decode_columns()
     assert_decoded_the_same(request, columns)
