@@ -1,5 +1,3 @@
-"""`python -m isochrone_agent` runs `isochrone-agent`."""
-
 from isochrone_agent.cli.main import main
 
 main()

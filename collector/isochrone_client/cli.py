@@ -1,5 +1,3 @@
-"""The command `isochrone`: its subcommands and its help."""
-
 import click
 
 from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes

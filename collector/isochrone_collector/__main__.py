@@ -1,5 +1,3 @@
-"""`python -m isochrone_collector` is the command `isochrone-collector`."""
-
 from isochrone_collector.cli.main import main
 
 if __name__ == "__main__":

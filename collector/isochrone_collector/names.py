@@ -1,5 +1,3 @@
-"""Names of targets, regions and so on: patterns and display names."""
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

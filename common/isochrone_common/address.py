@@ -1,5 +1,3 @@
-"""Network addresses of the form `host:port`, and of a Unix socket as `unix:path`."""
-
 import os
 from dataclasses import dataclass
 from ipaddress import ip_address

@@ -1,6 +1,3 @@
-"""The base of every program's own errors."""
-
-
 class IsochroneError(Exception):
     """A sentence that states what is wrong. `hint` names what would help, or is empty. A command that ends with one
     prints both and exits with `exit_code`: 1 failed, 2 usage, 3 unreachable, 4 undecided or insufficient data.

@@ -1,5 +1,3 @@
-"""`isochrone-agent doctor` and `check`: the health checks, and the next rounds and today's spend."""
-
 import asyncio
 import sys
 from collections.abc import Sequence

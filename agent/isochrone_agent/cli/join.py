@@ -1,5 +1,3 @@
-"""`isochrone-agent join`: trade a join token for this machine's identity as a vantage."""
-
 from contextlib import suppress
 from pathlib import Path
 

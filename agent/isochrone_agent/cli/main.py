@@ -1,5 +1,3 @@
-"""The command `isochrone-agent`: its subcommands and its help."""
-
 import click
 
 from isochrone_common.cli import command_line

@@ -1,5 +1,3 @@
-"""Options that several commands share."""
-
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`isochrone-agent policy`: shows what this agent does at most, whatever a plan contains."""
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""`isochrone-agent probe`: measures one target now, without a plan or a collector; and `catalogue`, its providers."""
-
 import asyncio
 import json
 import sys

@@ -1,5 +1,3 @@
-"""`isochrone-agent run`: runs the agent of a region."""
-
 import asyncio
 from pathlib import Path
 from typing import Any

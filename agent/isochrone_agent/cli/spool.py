@@ -1,5 +1,3 @@
-"""`isochrone-agent spool`: inspects and verifies the spool of an agent, and manages its quarantine."""
-
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The commands about what went wrong: `isochrone incidents`, `alerts` and `drift`."""
-
 import click
 
 from isochrone_client import terminal

@@ -1,5 +1,3 @@
-"""`isochrone context`: named collectors, and the one to ask by default; `join`: trade a join token for access."""
-
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path

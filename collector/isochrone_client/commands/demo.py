@@ -1,5 +1,3 @@
-"""`isochrone demo`: the whole system on this machine."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""`isochrone diff`: regions against a baseline."""
-
 import click
 
 from isochrone_client import completion, terminal

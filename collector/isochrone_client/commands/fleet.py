@@ -1,5 +1,3 @@
-"""The commands about the fleet: `isochrone targets`, `vantages`, `coverage` and `rate-limits`."""
-
 import click
 
 from isochrone_client import terminal

@@ -1,5 +1,3 @@
-"""`isochrone routes kubernetes`: make route objects of a cluster follow the tables of a region."""
-
 import os
 import socket
 import uuid

@@ -1,5 +1,3 @@
-"""The commands that rank: `isochrone leaderboard` and `tiers` targets, `regions` the regions of each provider."""
-
 import click
 
 from isochrone_client import terminal

@@ -1,5 +1,3 @@
-"""`isochrone mcp`: an assistant's questions to a collector."""
-
 import signal
 import sys
 

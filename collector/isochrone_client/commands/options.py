@@ -1,5 +1,3 @@
-"""The options that several reading commands share."""
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping

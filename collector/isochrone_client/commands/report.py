@@ -1,5 +1,3 @@
-"""`isochrone report`: all results of a window as one page, HTML or Markdown."""
-
 from pathlib import Path
 
 from isochrone_client import terminal

@@ -1,5 +1,3 @@
-"""`isochrone routes export`: write the tables of a region as a file for a gateway, and check such a file."""
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace

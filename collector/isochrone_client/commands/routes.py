@@ -1,5 +1,3 @@
-"""`isochrone routes`: where to send requests now, and its changes; `isochrone explain`: the decision behind a table."""
-
 from collections.abc import Iterable, Iterator
 
 import click

@@ -1,5 +1,3 @@
-"""`isochrone samples`: single probes, new ones with `--follow`, all with `export`; `series`: values over time."""
-
 from itertools import chain
 from pathlib import Path
 

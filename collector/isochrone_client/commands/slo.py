@@ -1,5 +1,3 @@
-"""`isochrone slo`: the targets that are fast enough for each use; `simulate`: recorded rounds under other policies."""
-
 import click
 
 from isochrone_client import terminal

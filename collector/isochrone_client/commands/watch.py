@@ -1,5 +1,3 @@
-"""`isochrone watch`: targets from several regions on one screen, kept up to date."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import click

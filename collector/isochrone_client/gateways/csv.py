@@ -1,5 +1,3 @@
-"""The tables as CSV, with the columns of `isochrone routes --output csv`."""
-
 import csv as standard_csv
 import io
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,3 @@
-"""The tables as JSON: the document of `GET /v1/routes/{client_region}`."""
-
 import json
 from collections.abc import Iterator, Mapping
 

@@ -1,5 +1,3 @@
-"""Alerts of a window with their deliveries, incidents of targets, as a list or one of them, and lasting changes."""
-
 import re
 
 from isochrone_client.errors import ClientError, InsufficientError

@@ -1,5 +1,3 @@
-"""The fleet: targets of the plan, vantages with their status, coverage, spend with its budget, and rate limits."""
-
 from collections.abc import Callable
 
 from isochrone_client import formats

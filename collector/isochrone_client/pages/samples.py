@@ -1,5 +1,3 @@
-"""Single samples, newest last, as in a log; values and outcomes over time."""
-
 from collections.abc import Sequence
 from math import log
 

@@ -1,5 +1,3 @@
-"""Simulations: policies replayed on the recorded rounds, compared with a static choice."""
-
 from collections.abc import Callable, Mapping
 
 from isochrone_client.errors import InsufficientError

@@ -1,5 +1,3 @@
-"""Pages as Markdown: the columns of the table, to paste into a document."""
-
 from collections.abc import Iterable
 
 from isochrone_client.render.page import Column, Page, RenderOptions, Row, cell_texts

@@ -1,5 +1,3 @@
-"""`isochrone-collector vantage`, `access`, `restored` and `audit`: credentials, and the changes that operators made."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""`isochrone-collector alerts`: the secret that signs alerts, test alerts, a test receiver, and silences."""
-
 import os
 import re
 import secrets

@@ -1,5 +1,3 @@
-"""`isochrone-collector certificate`: replacement of the certificate that agents and readers have pinned."""
-
 from pathlib import Path
 
 import click

@@ -1,5 +1,3 @@
-"""`isochrone-collector doctor`: check everything that a collector depends on. Nothing is changed."""
-
 import os
 import shutil
 import sys

@@ -1,5 +1,3 @@
-"""`isochrone-collector migrate`: migrate a database, and distribute it over a Citus cluster."""
-
 import click
 
 from isochrone_collector.cli.operator_client import confirm, yes_option

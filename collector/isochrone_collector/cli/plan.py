@@ -1,5 +1,3 @@
-"""`isochrone-collector apply` and `plan`: put a plan into force, list those that were applied, sign them."""
-
 import getpass
 import os
 import socket

@@ -1,5 +1,3 @@
-"""`isochrone-collector serve`: the collector itself."""
-
 import asyncio
 import json
 import os

@@ -1,5 +1,3 @@
-"""Answers of the gRPC services: the result of the work, or the status of its error."""
-
 from typing import Any
 
 import grpc

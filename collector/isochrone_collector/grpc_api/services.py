@@ -1,5 +1,3 @@
-"""The gRPC services for agents and for operators."""
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic_ns

@@ -1,5 +1,3 @@
-"""The Starlette application of the HTTP interface."""
-
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

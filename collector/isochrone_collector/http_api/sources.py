@@ -1,5 +1,3 @@
-"""The services behind the HTTP interface."""
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -1,5 +1,3 @@
-"""The query context, and selections with their names resolved."""
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 

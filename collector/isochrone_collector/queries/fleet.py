@@ -1,5 +1,3 @@
-"""Queries for the state and the spend of vantages."""
-
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from itertools import chain

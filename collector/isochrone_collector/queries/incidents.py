@@ -1,5 +1,3 @@
-"""The query for incidents of targets."""
-
 from dataclasses import replace
 
 from isochrone_collector.alerts.notifications import of_incident

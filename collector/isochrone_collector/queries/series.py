@@ -1,5 +1,3 @@
-"""The query for values and outcomes over time."""
-
 import asyncio
 from dataclasses import dataclass, field, replace
 

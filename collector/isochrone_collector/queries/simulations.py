@@ -1,5 +1,3 @@
-"""The query for simulations: other policies replayed on recorded rounds."""
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import groupby

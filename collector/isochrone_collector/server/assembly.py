@@ -1,5 +1,3 @@
-"""Assembly of the parts of a collector."""
-
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""Credentials and invitations, with the hashes of their secrets."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

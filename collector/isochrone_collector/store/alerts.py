@@ -1,5 +1,3 @@
-"""Alerts, and their deliveries to receivers."""
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Incidents of targets, and the rounds from which they are found."""
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any

@@ -1,5 +1,3 @@
-"""Applied plans, and every target that was ever planned."""
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

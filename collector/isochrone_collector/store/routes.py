@@ -1,5 +1,3 @@
-"""Stored route tables."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

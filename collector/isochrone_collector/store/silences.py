@@ -1,5 +1,3 @@
-"""Silences of alerts, and acknowledgements of problems."""
-
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.operations import Silence

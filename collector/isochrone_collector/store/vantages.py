@@ -1,5 +1,3 @@
-"""Vantages, their regions and their heartbeats."""
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,5 +1,3 @@
-"""Logs of every program, on stderr, and the signals that stop a server."""
-
 import asyncio
 import logging
 import signal

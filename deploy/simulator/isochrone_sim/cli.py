@@ -1,5 +1,3 @@
-"""The command `isochrone-sim`: simulated LLM providers with known timing."""
-
 import asyncio
 import json
 import sys

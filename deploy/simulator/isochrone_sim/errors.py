@@ -1,5 +1,3 @@
-"""Errors of the simulator."""
-
 from isochrone_sim.requests import ErrorResponse
 from isochrone_wire.errors import IsochroneError
 

@@ -1,5 +1,3 @@
-"""Settings of `isochrone-sim serve`, from options, the environment and a world file."""
-
 import json
 import tomllib
 from collections.abc import Iterable
