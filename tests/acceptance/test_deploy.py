@@ -154,6 +154,16 @@ def test_what_the_files_name_is_there() -> None:
     assert named - known_variables() == set()
 
 
+def test_debians_compose_takes_the_file() -> None:
+    """The Compose of Debian 12, which is older than Docker's own, accepts it and has all of its services."""
+    given = dict.fromkeys(("POSTGRES_IMAGE", "BASE_IMAGE"), f"image@sha256:{'0' * 64}") | {
+        "POSTGRES_PASSWORD": "secret"
+    }
+    file = DEPLOY / "collector" / "compose.yaml"
+    done = run(tool("docker-compose"), "--file", file, "config", "--services", **given)
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["collector", "database"]), done.stderr
+
+
 def test_no_image_is_taken_by_its_tag(tmp_path: Path) -> None:
     """Every image is one of deploy/images.env, whose entries have digests, or states that its digest is missing."""
     pinned = DEPLOY / "images.env"
