@@ -159,7 +159,7 @@ def table_families(
     routes = [([table.client_region, table.route], table) for table in tables]
     for name, documentation, value_of in _GAUGES:
         yield _gauge(name, documentation, _MEMBER, ((labels, value_of(entry)) for labels, entry in members))
-    yield _gauge(
+    ttft = _gauge(
         "isochrone_route_ttft_seconds",
         "Time to first token.",
         [*_MEMBER, "quantile"],
@@ -169,6 +169,8 @@ def table_families(
             for share, found in (("0.5", entry.ttft_p50_us), ("0.95", entry.ttft_p95_us))
         ),
     )
+    ttft.type = "summary"  # the only type that may have this label
+    yield ttft
     yield _gauge(
         "isochrone_goodput_ratio",
         "Share of planned requests that kept the limits of the route's objective.",

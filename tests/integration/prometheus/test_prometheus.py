@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -55,7 +56,9 @@ def test_dashboards_are_complete() -> None:
 def test_every_panel_has_data(
     start_collector: StartCollector, start_prometheus: StartPrometheus, receiver: Receiver, tmp_path: Path
 ) -> None:
-    """Each panel's query returns numbers, Prometheus evaluates each rule, and only the incident's alert is true."""
+    """Each panel's query returns numbers, Prometheus evaluates each rule, its linter has nothing to say of the metrics,
+    and only the incident's alert is true.
+    """
     secret = tmp_path / "alert.secret"
     secret.write_text(webhook_signature.format_secret(SECRET))
     secret.chmod(0o600)
@@ -78,6 +81,9 @@ def test_every_panel_has_data(
             break
     assert missing == []
     eventually(10, lambda: rules_are_evaluated(prometheus), "every rule is evaluated")
+    metrics = httpx.get(f"{collector.http}/metrics", trust_env=False).content
+    lint = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, check=False)
+    assert (lint.returncode, lint.stderr) == (0, b"")
     active = 'ALERTS{alertname="IsochroneIncidentOpen"}'
     eventually(30, lambda: bool(prometheus.values(active)), "the alert of the incident is active")
     assert {one["metric"]["target"] for one in prometheus.api("query", query=active)["result"]} == {THIRD}
