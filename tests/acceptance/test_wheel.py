@@ -60,13 +60,23 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder / "venv", with_pip=False)
     programs = folder / "venv" / "bin"
     wheel = next(folder.glob("*.whl"))
-    # The pip of this environment, as its own would take longer to install than all else.
+    install(programs, str(wheel))
+    return programs
+
+
+def install(programs: Path, *wanted: str) -> None:
+    """Install with the pip of this environment, as another one would take longer to install than all else."""
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
-    done = run(*pip, "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", wheel)
+    done = run(*pip, "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", *wanted)
     if "No matching distribution" in done.stderr or "Connection" in done.stderr:
         pytest.skip("no package registry can be reached from here")
     assert done.returncode == 0, done.stderr
-    return programs
+
+
+def test_the_callback_of_litellm_fits_beside_a_collector(installed: Path) -> None:
+    """An environment can have both at the versions of constraints.txt, with LiteLLM and what it needs."""
+    (wheel,) = installed.parents[1].glob("*.whl")
+    install(installed, "--dry-run", f"{wheel}[collector,embedded,litellm]")
 
 
 def test_the_base_install_imports_nothing_heavy(installed: Path) -> None:
