@@ -48,6 +48,7 @@ export async function send<T>(request: RoutedRequest<T>): Promise<T> {
     const whys = table.entries.map(({ target }, place) => `${target} ${obstacles[place]}`).join("; ");
     return request.refuse(400, "no_member", `no member of the route ${table.route} can take this request: ${whys}`);
   }
+  routes.noteUsable(table, members);
   routes.count("requests");
   const order = routes.order(table, members);
   const [first] = order;

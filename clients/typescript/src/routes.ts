@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { HedgeBudget, order } from "./attempts.js";
 import { Cooldowns } from "./cooldowns.js";
 import type { RouteEntry, RouteTable } from "./documents.js";
+import { Effectiveness, followed } from "./effectiveness.js";
 import { Subscription } from "./subscription.js";
 import { load, pathOf, save } from "./tableFile.js";
 import { FollowedTables } from "./tables.js";
@@ -72,6 +73,7 @@ export class Routes {
   readonly #sendCallersKey: boolean;
   readonly #log: (line: string) => void;
   readonly #warnedUntil = new Map<string, number>();
+  readonly #effectiveness = new Map<string, Effectiveness>();
   readonly #cooldowns = new Cooldowns();
   readonly #watchers = new Set<(table?: RouteTable) => void>();
   readonly #subscription: Subscription;
@@ -200,6 +202,28 @@ export class Routes {
     if (event) this.count(event);
     if (why) this.warn(`${target} ${why}`);
     return why;
+  }
+
+  /** The share of the latest requests that followed the weights of the table, by route. */
+  get effective(): Record<string, number> {
+    return Object.fromEntries([...this.#effectiveness].flatMap(([route, { share }]) => (share === undefined ? [] : [[route, share]])));
+  }
+
+  /** Note a request that goes by weight to the `usable` ones of the members that speak as they do. */
+  noteUsable({ route, entries }: RouteTable, usable: readonly RouteEntry[]): void {
+    const dialects = new Set(usable.map(({ dialect }) => dialect));
+    const members = entries.filter(({ dialect }) => dialects.has(dialect));
+    const now = performance.now();
+    const resting = new Set([...this.#cooldowns.throttled(now).keys(), ...this.#cooldowns.failing(now)]);
+    const share = followed(members, new Set(usable.map(({ target }) => target)), resting);
+    const noted = this.#effectiveness.get(route) ?? new Effectiveness();
+    this.#effectiveness.set(route, noted);
+    if (share === undefined || !noted.add(share)) return;
+    const percent = (100 * (noted.share ?? 0)).toFixed();
+    this.#log(
+      `isochrone: routing of ${route} is not effective: of the latest requests only ${percent} % went where the weights ` +
+        "of the table send them; a member's key or host is missing, see `counters`",
+    );
   }
 
   /** Log a warning, each text once a minute. */

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { HedgeBudget, order, planHedge } from "../src/attempts.js";
 import { Cooldowns, retryAfterMs } from "../src/cooldowns.js";
 import { readTable, TableError, type RouteTable } from "../src/documents.js";
+import { Effectiveness, followed } from "../src/effectiveness.js";
 import { FollowedTables, TableCursor } from "../src/tables.js";
 
 /** The cases are data; a field that is missing has the default of its use. */
@@ -109,6 +110,21 @@ cases("hedge", (one) => {
   });
   const shown = typeof found === "string" ? found : { delay_us: found.delay_us, target: found.entry.target };
   assert.deepEqual(shown, one.refused ?? one.hedge);
+});
+
+cases("effective", (one) => {
+  const [noted, reported] = [new Effectiveness(), [] as number[]];
+  let requests = 0;
+  for (const { times, weights, usable, resting = [] } of one.steps) {
+    const { entries } = documentOf({ weights });
+    for (let time = 0; time < times; time += 1) {
+      requests += 1;
+      const share = followed(entries, new Set(usable), new Set(resting));
+      if (share !== undefined && noted.add(share)) reported.push(requests);
+    }
+  }
+  assert.equal(noted.share === undefined ? null : Math.round(1000 * noted.share) / 1000, one.share);
+  assert.deepEqual(reported, one.reported);
 });
 
 cases("budget", (one) => {

@@ -134,6 +134,7 @@ HEALTHY: dict[str, tuple[float, float]] = {
     f'isochrone_route_state{{{ROUTE},state="degraded"}}': (0, 0),
     f'isochrone_route_state{{{ROUTE},state="frozen"}}': (0, 0),
     f"isochrone_route_stale_timestamp_seconds{{{ROUTE}}}": (1800, 60),
+    f"isochrone_routing_effective{{{ROUTE}}}": (1, 0),
     'isochrone_vantage_last_push_timestamp_seconds{vantage="us-1"}': (0, 60),
     'isochrone_vantage_stopped_timestamp_seconds{vantage="us-1"}': (0, 0),
     'isochrone_pushes_total{status="OK"}': (0, 4),
@@ -169,6 +170,7 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float]], int]] = {
     "IsochroneRouteDegraded": ({f'isochrone_route_state{{{ROUTE},state="degraded"}}': (1, 0)}, 13),
     "IsochroneRouteFrozen": ({f'isochrone_route_state{{{ROUTE},state="frozen"}}': (1, 0)}, 13),
     "IsochroneRouteStale": ({f"isochrone_route_stale_timestamp_seconds{{{ROUTE}}}": (60.0 * QUIET, 0)}, 5),
+    "IsochroneRoutingNotEffective": ({f"isochrone_routing_effective{{{ROUTE}}}": (0.8, 0)}, 13),
     "IsochroneVantageSilent": (
         {'isochrone_vantage_last_push_timestamp_seconds{vantage="us-1"}': (60.0 * QUIET, 0)},
         7,

@@ -10,6 +10,7 @@ import pytest
 
 from isochrone.routing.attempts import Cooldowns, HedgeBudget, HedgePlan, order, plan_hedge
 from isochrone.routing.documents import TableError, read_table
+from isochrone.routing.effectiveness import Effectiveness, followed
 from isochrone.routing.engine import retry_after_s
 from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
@@ -143,6 +144,24 @@ def test_hedge(case: dict[str, Any]) -> None:
         assert {"delay_us": found.delay_us, "target": found.entry.target} == case["hedge"]
     else:
         assert found.value == case["refused"]
+
+
+@cases("effective")
+def test_effective(case: dict[str, Any]) -> None:
+    """Which share of the requests follows the weights, and after which requests an error says so."""
+    noted, reported, requests = Effectiveness(), list[int](), 0
+    for step in case["steps"]:
+        entries = [
+            replace(table(weights={"a": 1}).entries[0], target=name, weight=weight)
+            for name, weight in step["weights"].items()
+        ]
+        for _ in range(step["times"]):
+            requests += 1
+            share = followed(entries, usable=step["usable"], resting=step.get("resting", ()))
+            if share is not None and noted.add(share):
+                reported.append(requests)
+    assert (None if noted.share is None else round(noted.share, 3)) == case["share"]
+    assert reported == case["reported"]
 
 
 @cases("budget")

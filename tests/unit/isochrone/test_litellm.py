@@ -1,13 +1,12 @@
 """The callback of LiteLLM: settings, the region and the earlier attempts of a request, and the order of deployments."""
 
 import ssl
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from isochrone.litellm import SettingsError, arguments, requests
-from isochrone.litellm.requests import deployment_orders, target_of
+from isochrone.litellm.requests import chosen_deployments, target_of
 from isochrone_wire.routes import RouteEntry
 
 GOOD: dict[str, Any] = {"url": "http://127.0.0.1:4680", "regions": ["us-east-2"], "deployments": {"mine": "x/a"}}
@@ -74,23 +73,17 @@ def test_client_region(request_fields: dict[str, Any], region: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_fields", "tried"),
+    ("request_fields", "failed"),
     [
         ({}, set()),
-        ({"metadata": {"previous_models": ({"deployment_id": "a"},)}}, set()),
-        ({"metadata": {"previous_models": ({"deployment_id": "a"},), "attempted_retries": 0}}, set()),
-        ({"metadata": {"previous_models": ({"deployment_id": "a"},), "attempted_retries": 1}}, {"a"}),
-        ({"litellm_metadata": {"previous_models": [{"deployment_id": "a"}]}, "fallback_depth": 1}, {"a"}),
-        ({"metadata": {"previous_models": [{}, 7, {"deployment_id": None}], "attempted_retries": 2}}, set()),
-        ({"metadata": {"previous_models": 7, "attempted_retries": "yes"}}, set()),
         ({"_retry_skipped_deployment_ids": ("b",)}, {"b"}),
-        ({"_excluded_deployment_ids": ["a", "b"], "fallback_depth": 1}, {"a", "b"}),
-        ({"_excluded_deployment_ids": "ab"}, set()),
+        ({"_excluded_deployment_ids": ["a", "b"], "_retry_skipped_deployment_ids": ("c",)}, {"a", "b", "c"}),
+        ({"_excluded_deployment_ids": "ab", "_retry_skipped_deployment_ids": [7]}, set()),
     ],
 )
-def test_tried_deployments(request_fields: dict[str, Any], tried: set[str]) -> None:
-    """Those that LiteLLM notes or excludes for this request, but not those of an earlier one with the same metadata."""
-    assert requests.tried_deployments(request_fields) == tried
+def test_failed_deployments(request_fields: dict[str, Any], failed: set[str]) -> None:
+    """Those that LiteLLM excludes for this request."""
+    assert requests.failed_deployments(request_fields) == failed
 
 
 @pytest.mark.parametrize("name", ["file", "file_id", "input_file_id", "training_file", "batch_id"])
@@ -135,36 +128,44 @@ def test_target_of(deployment_id: str, target: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "tried", "resting", "wanted"),
+    ("draw", "tried", "resting", "chosen"),
     [
-        (0.0, (), (), {"x/a": 1, "x/b": 2, "x/c": 3, "other": 4}),
-        (0.8, (), (), {"x/b": 1, "x/a": 2, "x/c": 3, "other": 4}),
-        (0.0, ("x/a",), (), {"x/b": 1, "x/c": 2, "other": 3, "x/a": 4}),
-        (0.99, ("x/a", "x/b"), (), {"x/c": 1, "other": 2, "x/a": 3, "x/b": 3}),
-        (0.0, (), ("x/a",), {"x/b": 1, "x/c": 2, "other": 3, "x/a": 4}),
-        (0.0, ("x/b",), ("x/a",), {"x/c": 1, "other": 2, "x/a": 3, "x/b": 4}),
-        (0.0, ("x/a", "x/b", "x/c", "other"), (), {"x/a": 1, "x/b": 1, "x/c": 1, "other": 1}),
+        (0.0, "", "", "a"),
+        (0.8, "", "", "b"),
+        (0.0, "a", "", "b"),
+        (0.99, "a b", "", "c"),
+        (0.0, "a b c", "", "other"),
+        (0.0, "", "a", "b"),
+        (0.0, "b", "a", "c"),
+        (0.0, "b", "a c", "other"),
+        (0.0, "b other", "a c", "a"),
+        (0.0, "a b c other", "", "a b c other"),
     ],
 )
-def test_deployment_orders(draw: float, tried: Sequence[str], resting: Sequence[str], wanted: dict[str, int]) -> None:
-    """The drawn member, the others by rank, other deployments, resting ones, and last those tried by this request."""
-    found = deployment_orders(
+def test_chosen_deployments(draw: float, tried: str, resting: str, chosen: str) -> None:
+    """The drawn member, else the next by rank, else other deployments; resting ones, and last those that were tried."""
+    found = chosen_deployments(
         entries(a=0.75, b=0.25, c=0.0),
-        ["other", "x/c", "x/b", "x/a"],
-        named={},
-        tried=tried,
-        resting=resting,
+        {"other": None, "c": "x/c", "b": "x/b", "a": "x/a"},
+        tried=tried.split(),
+        resting=resting.split(),
         draw=draw,
     )
-    assert found == wanted
+    assert found == set(chosen.split())
 
 
 def test_deployments_of_one_target() -> None:
-    """Deployments of one target share an order; one that has failed leaves it, and without a member there is none."""
-    ids = ["x/a@1", "x/a@2", "x/b"]
+    """LiteLLM chooses among the deployments of a target; one that has failed is left out. Without a member none is."""
     members = entries(a=1.0, b=0.0)
-    assert deployment_orders(members, ids, named={}, draw=0.5) == {"x/a@1": 1, "x/a@2": 1, "x/b": 2}
-    tried = deployment_orders(members, ids, named={}, tried=["x/a@1"], draw=0.5)
-    assert tried == {"x/a@2": 1, "x/b": 2, "x/a@1": 3}
-    assert deployment_orders(entries(a=1.0), ["d1", "d2"], named={}, draw=0.5) == {}
-    assert deployment_orders(entries(a=1.0), [], named={}, draw=0.5) == {}
+    target: dict[str, str | None] = {"a@1": "x/a", "a@2": "x/a", "b": "x/b"}
+    assert chosen_deployments(members, target, draw=0.5) == {"a@1", "a@2"}
+    assert chosen_deployments(members, target, tried=["a@1"], draw=0.5) == {"a@2"}
+    assert chosen_deployments(members, {"d1": None, "d2": None}, draw=0.5) == set()
+    assert chosen_deployments(members, {}, draw=0.5) == set()
+
+
+def test_requests_for_the_responses_api() -> None:
+    """They have an input and no messages; embeddings have that too, but keep their metadata elsewhere."""
+    assert requests.is_for_responses({"input": "Hi", "litellm_metadata": {}})
+    assert not requests.is_for_responses({"input": ["Hi"], "metadata": {}})
+    assert not requests.is_for_responses({"messages": [], "litellm_metadata": {}})

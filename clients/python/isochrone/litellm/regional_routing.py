@@ -1,20 +1,31 @@
-"""The callback of LiteLLM. It never fails a request: what it cannot order, it leaves to LiteLLM, and counts that."""
+"""The callback of LiteLLM. It fails a request only if no member of its route can take it; what it cannot route
+otherwise, it leaves to LiteLLM, and counts that.
+
+LiteLLM asks it twice for each attempt: first for the deployments among which it may choose, then with the chosen one.
+Only then the request counts as routed, if LiteLLM has followed.
+"""
 
 import logging
 import random
 import ssl
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import litellm
 from litellm.integrations.custom_logger import CustomLogger
+from litellm.utils import ProviderConfigManager
 from prometheus_client import Counter, Gauge
 
 from isochrone.litellm import requests
-from isochrone.litellm.requests import deployment_orders, target_of
+from isochrone.litellm.requests import chosen_deployments, target_of
 from isochrone.routing.attempts import Cooldowns, Failure, failure_of
+from isochrone.routing.effectiveness import followed
 from isochrone.routing.engine import retry_after_s
 from isochrone.routing.routes import DEFAULT_CACHE_FOLDER, Routes
 from isochrone_wire.durations import SECOND_US
@@ -22,7 +33,7 @@ from isochrone_wire.routes import RouteState, RouteTable
 
 REQUESTS = Counter(
     "isochrone_litellm_requests",
-    "Requests by outcome: routed by a table, by the static order, or left to LiteLLM for the reason named.",
+    "Requests by outcome: sent by a table or the static order, not followed, or left to LiteLLM for the reason named.",
     ("client_region", "route", "outcome"),
 )
 FAILOVERS = Counter(
@@ -47,11 +58,34 @@ STALE = Gauge(
     multiprocess_mode="mostrecent",
 )
 _LOG = logging.getLogger("isochrone.litellm")
+RESPONSES = "openai-responses"
 Deployment = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """The deployments that an attempt is to go to, and the share of the weights that it follows then."""
+
+    table: RouteTable
+    deployments: frozenset[str]
+    share: float | None
+
+
+@dataclass(eq=False, slots=True)
+class _Attempts:
+    """The attempts of a request: the deployments that have failed, and the draw for the attempt that begins."""
+
+    trace_id: object
+    failed: set[str] = field(default_factory=set)
+    draw: _Draw | None = None
+
+
+# LiteLLM makes all attempts in the task of the request.
+_attempts: ContextVar[_Attempts | None] = ContextVar("isochrone_attempts", default=None)
+
+
 class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not installed where types are checked
-    """Orders the healthy deployments of a model by the route table of that name for the caller's region.
+    """Sends requests for a model to its healthy deployments by the route table of that name for the caller's region.
 
     `url` is the HTTP address of the collector, `token` the credential of a reader. The region of a request is the
     header `region_header`, `client_region` in the metadata of the request or of its key, or `default_region`. Tables
@@ -83,7 +117,8 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         self._region_header = region_header
         self._named = dict(deployments or {})
         self._lock = threading.Lock()
-        self._ordered: set[str] = set()
+        self._routed: set[str] = set()
+        self._known: defaultdict[str, set[str]] = defaultdict(set)
         self._cooldowns = Cooldowns()
         self._logged_s: dict[str, float] = {}
         self._routes = {
@@ -95,6 +130,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
                 ssl_context=ssl_context,
                 proxy=proxy,
                 on_event=lambda event, region=region: EVENTS.labels(region, event).inc(),  # type: ignore[misc]  # its default
+                metrics=True,
             )
             for region in followed
         }
@@ -114,20 +150,56 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         request_kwargs: dict[str, Any] | None = None,
         parent_otel_span: object = None,  # noqa: ARG002  # as above
     ) -> list[Deployment]:
-        """Return the deployments with the `order` in which LiteLLM is to try them; called for each attempt."""
+        """Return the deployments among which LiteLLM is to choose; called for each attempt. Raises LiteLLM's
+        `BadRequestError` if no member speaks the API of the request.
+        """
         request = {} if request_kwargs is None else request_kwargs
+        attempts, trace_id = _attempts.get(), request.get("litellm_trace_id")
+        if attempts is None or trace_id is None or attempts.trace_id != trace_id:
+            _attempts.set(attempts := _Attempts(trace_id))
+        attempts.failed |= requests.failed_deployments(request)
+        attempts.draw = None
         try:
-            return await self._in_order(model, healthy_deployments, request)
+            return await self._chosen(model, healthy_deployments, request, attempts)
+        except litellm.BadRequestError:
+            raise
         except Exception as error:  # noqa: BLE001  # a request matters more than its order
             self._log(f"requests are left to LiteLLM: {error!r}", key=repr(type(error)))
             return _left_alone(healthy_deployments, "error")
+
+    async def async_pre_call_check(
+        self,
+        deployment: Deployment,
+        parent_otel_span: object = None,  # noqa: ARG002  # LiteLLM passes it
+    ) -> None:
+        """Note the deployment that LiteLLM has chosen."""
+        attempts = _attempts.get()
+        if attempts is None or attempts.draw is None:
+            return
+        draw, attempts.draw = attempts.draw, None
+        table, is_followed = draw.table, requests.deployment_of(deployment) in draw.deployments
+        labels = (table.client_region, table.route)
+        if attempts.failed:
+            FAILOVERS.labels(*labels).inc()
+            return
+        outcome = "static_order" if table.state is RouteState.INSUFFICIENT_DATA else "table"
+        REQUESTS.labels(*labels, outcome if is_followed else "not_followed").inc()
+        GENERATION.labels(*labels).set(table.generation)
+        STALE.labels(*labels).set(table.stale_until_at / SECOND_US)
+        share = draw.share if is_followed else 0.0
+        reason = "deployments of members are missing, or a filter or another callback of LiteLLM chooses among them"
+        self._routes[table.client_region].note_followed(table.route, share, reason)
 
     async def async_post_call_failure_deployment_hook(
         self, request_data: Mapping[str, Any], exception: Exception, *_: object, **__: object
     ) -> None:
         """Note the failure of a deployment, which rests for a while."""
         deployment, status = requests.deployment_of(request_data), getattr(exception, "status_code", None)
-        if deployment is None or deployment not in self._ordered or not isinstance(status, int):
+        if deployment is None or deployment not in self._routed:
+            return
+        if attempts := _attempts.get():
+            attempts.failed.add(deployment)
+        if not isinstance(status, int):
             return
         failure, asked_s = failure_of(status), None
         if failure is None:
@@ -154,7 +226,9 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
             with self._lock:
                 self._cooldowns.succeed(deployment)
 
-    async def _in_order(self, model: str, deployments: list[Deployment], request: dict[str, Any]) -> list[Deployment]:
+    async def _chosen(
+        self, model: str, deployments: list[Deployment], request: dict[str, Any], attempts: _Attempts
+    ) -> list[Deployment]:
         if requests.is_for_one_provider(request):
             return _left_alone(deployments, "provider_resource")
         region = requests.client_region(request, header=self._region_header, default=self._default_region)
@@ -165,33 +239,60 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         table = await routes.first_table(model)
         if table is None:
             return _left_alone(deployments, "unknown_route" if routes.wait(0) else "no_table", region=region)
-        ids = [_id(one) for one in deployments]
-        orders = self._orders(table, ids, request)
-        if not orders:
-            self._require_members(table, ids)
+        if requests.is_for_responses(request):
+            deployments = self._that_respond(table, deployments)
+        draw = self._drawn(table, [_id(one) for one in deployments], tried=attempts.failed)
+        if not draw.deployments:
+            self._require_members(table, [_id(one) for one in deployments])
             return _left_alone(deployments, "no_member", region=region, route=table.route)
-        _count(table, is_further=requests.is_further_attempt(request))
-        # The order of a configured deployment, to which LiteLLM falls back; it is replaced.
+        attempts.draw = draw
+        # The order of a configured deployment, to which LiteLLM falls back.
         request.pop("_target_order", None)
-        # Copies, because the registry of the router has the same objects.
-        return [
-            {**one, "litellm_params": {**one["litellm_params"], "order": orders[_id(one)]}}
-            for one in sorted(deployments, key=lambda one: orders[_id(one)])
-        ]
+        return [one for one in deployments if _id(one) in draw.deployments]
 
-    def _orders(self, table: RouteTable, ids: Sequence[str], request: Mapping[str, Any]) -> dict[str, int]:
-        now_s = time.monotonic()
+    def _drawn(self, table: RouteTable, ids: Sequence[str], *, tried: Collection[str]) -> _Draw:
+        names, now_s = [entry.target for entry in table.entries], time.monotonic()
+        target = {one: target_of(one, names, named=self._named) for one in ids}
         with self._lock:
-            self._ordered.update(ids)
+            self._routed.update(ids)
+            known = self._known[table.route]
+            known.update(name for name in target.values() if name)
             resting = {*self._cooldowns.throttled(now_s), *self._cooldowns.failing(now_s)}
-        return deployment_orders(
+        chosen = chosen_deployments(
             table.entries,
-            ids,
-            named=self._named,
-            tried=requests.tried_deployments(request),
+            target,
+            tried=tried,
             resting=resting,
             draw=random.random(),  # noqa: S311  # no secret
         )
+        # LiteLLM lets deployments rest, too: those that it leaves out.
+        ready = {name for one, name in target.items() if one not in resting}
+        share = followed(table.entries, usable=known, resting=known - ready)
+        return _Draw(table, chosen, share)
+
+    def _that_respond(self, table: RouteTable, deployments: list[Deployment]) -> list[Deployment]:
+        """The deployments but those of members that do not speak the Responses API, unless LiteLLM translates it for
+        them. Raises `BadRequestError` if all members are such.
+        """
+        dialects = {entry.target: entry.dialect for entry in table.entries}
+        members = {_id(one): target_of(_id(one), dialects, named=self._named) for one in deployments}
+        unable = {
+            _id(one)
+            for one in deployments
+            if (target := members[_id(one)])
+            and dialects[target] != RESPONSES
+            and not _is_translated(one["litellm_params"])
+        }
+        if unable and unable == {one for one, target in members.items() if target}:
+            REQUESTS.labels(table.client_region, table.route, "dialect").inc()
+            spoken = ", ".join(f"{target} speaks {dialect}" for target, dialect in dialects.items())
+            raise litellm.BadRequestError(
+                f"isochrone: no member of the route {table.route!r} can take a request of the Responses API: {spoken}; "
+                "send chat completions",
+                model=table.route,
+                llm_provider="",
+            )
+        return [one for one in deployments if _id(one) not in unable]
 
     def _require_members(self, table: RouteTable, ids: Sequence[str]) -> None:
         """Log an error if none of the deployments can ever be a member."""
@@ -220,15 +321,15 @@ def _left_alone(deployments: list[Deployment], reason: str, *, region: str = "",
     return deployments
 
 
-def _count(table: RouteTable, *, is_further: bool) -> None:
-    labels = (table.client_region, table.route)
-    if is_further:
-        FAILOVERS.labels(*labels).inc()
-        return
-    outcome = "static_order" if table.state is RouteState.INSUFFICIENT_DATA else "table"
-    REQUESTS.labels(*labels, outcome).inc()
-    GENERATION.labels(*labels).set(table.generation)
-    STALE.labels(*labels).set(table.stale_until_at / SECOND_US)
+def _is_translated(parameters: Mapping[str, Any]) -> bool:
+    """Return whether LiteLLM sends a request of the Responses API to this deployment as chat completions."""
+    model, provider, _, api_base = litellm.get_llm_provider(
+        model=parameters["model"],
+        custom_llm_provider=parameters.get("custom_llm_provider"),
+        api_base=parameters.get("api_base"),
+    )
+    own = ProviderConfigManager.get_provider_responses_api_config(provider=provider, model=model, api_base=api_base)
+    return own is None or bool(parameters.get("use_chat_completions_api"))
 
 
 def _id(deployment: Deployment) -> str:

@@ -1,8 +1,7 @@
-"""Requests in LiteLLM: the caller's region, the earlier attempts, and the order of their deployments. Pure.
+"""Requests in LiteLLM: the caller's region, the earlier attempts, and the deployments that they go to. Pure.
 
-The region and the attempts come from the keyword arguments that LiteLLM passes. It sends a request to a deployment of
-the lowest `order`. After a failure it filters the deployments again: if the failed one kept its order, every further
-attempt would go to it.
+LiteLLM filters the deployments for each attempt and sends the request to one of those that are left: without a record
+of the failed ones, every further attempt would go to the same.
 
 A caller can send any `metadata`, so nothing is assumed about the types of its values.
 """
@@ -17,6 +16,9 @@ METADATA_FIELD = "client_region"
 
 # Requests for what only one provider has.
 _PROVIDER_RESOURCES = ("file", "file_id", "input_file_id", "training_file", "batch_id", "fine_tuning_job_id")
+
+# Where LiteLLM names deployments that have failed for a request.
+_FAILED = ("_excluded_deployment_ids", "_retry_skipped_deployment_ids")
 
 
 def client_region(request: Mapping[str, Any], *, header: str, default: str | None) -> str | None:
@@ -33,18 +35,14 @@ def is_for_one_provider(request: Mapping[str, Any]) -> bool:
     return any(request.get(name) for name in _PROVIDER_RESOURCES)
 
 
-def is_further_attempt(request: Mapping[str, Any]) -> bool:
-    """Return whether an attempt of this request has failed."""
-    return bool(request.get("fallback_depth")) or any(one.get("attempted_retries") for one in _metadata(request))
+def is_for_responses(request: Mapping[str, Any]) -> bool:
+    """Return whether the request is for OpenAI's Responses API."""
+    return "input" in request and "litellm_metadata" in request and request.get("messages") is None
 
 
-def tried_deployments(request: Mapping[str, Any]) -> frozenset[str]:
-    """The deployments that failed for this request, as LiteLLM keeps them: the last four, and those that it skips."""
-    # A caller may pass the same metadata with its next request.
-    records = [one for data in _metadata(request) for one in _list(data.get("previous_models"))]
-    failed = [_mapping(one).get("deployment_id") for one in records] if is_further_attempt(request) else []
-    excluded = [*_list(request.get("_excluded_deployment_ids")), *_list(request.get("_retry_skipped_deployment_ids"))]
-    return frozenset(one for one in [*failed, *excluded] if isinstance(one, str))
+def failed_deployments(request: Mapping[str, Any]) -> frozenset[str]:
+    """The deployments that LiteLLM leaves out because they have failed for this request."""
+    return frozenset(one for name in _FAILED for one in _list(request.get(name)) if isinstance(one, str))
 
 
 def deployment_of(call: Mapping[str, Any]) -> str | None:
@@ -71,31 +69,28 @@ def target_of(deployment_id: str, targets: Collection[str], *, named: Mapping[st
     return next((one for one in (name, name.rpartition("@")[0]) if one in targets), None)
 
 
-def deployment_orders(
+def chosen_deployments(
     entries: Sequence[RouteEntry],
-    deployment_ids: Sequence[str],
+    target: Mapping[str, str | None],
     *,
-    named: Mapping[str, str],
     tried: Collection[str] = (),
     resting: Collection[str] = (),
     draw: float,
-) -> dict[str, int]:
-    """The order of each deployment by its id, from 1; empty if none of them is a member.
+) -> frozenset[str]:
+    """The deployments that a request goes to, of those whose `target` is given by their id; none without a member.
 
-    First comes the member drawn by weight (`draw` is from 0 to 1, excluded), then the others by rank, then deployments
-    that are no member; those that are `resting` after a failure come behind these, and those that the request has
-    `tried` come last. Deployments of the same target share an order.
+    They are those of the member drawn by weight (`draw` is from 0 to 1, excluded), else of the first by rank, else
+    those that are no member; if they are `resting` after a failure, those that are not; and those that the request has
+    `tried` only if nothing else is left.
     """
-    targets = [entry.target for entry in entries]
-    target = {one: target_of(one, targets, named=named) for one in deployment_ids}
     if not any(target.values()):
-        return {}
-    untried = {target[one] for one in deployment_ids if one not in tried}
+        return frozenset()
+    untried = {target[one] for one in target if one not in tried}
     wanted = order([entry for entry in entries if entry.target in untried], unassigned=0.0, draw=draw)
     ranks = {entry.target: rank for rank, entry in enumerate(wanted)}
 
     def place(one: str) -> tuple[bool, bool, int]:
         return one in tried, one in resting, ranks.get(target[one] or "", len(ranks))
 
-    places = sorted({place(one) for one in deployment_ids})
-    return {one: places.index(place(one)) + 1 for one in deployment_ids}
+    first = min(map(place, target))
+    return frozenset(one for one in target if place(one) == first)

@@ -113,6 +113,7 @@ class Engine:
         if not entries:
             self.routes.count("no_member")
             return _no_member(table, obstacles)
+        self.routes.note_usable(table, entries)
         self.routes.count("requests")
         order = self.routes.order(table, entries)
         if not order:

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 import httpcore
 
-from isochrone.routing import background, table_file
+from isochrone.routing import background, effectiveness, table_file
 from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, order
 from isochrone.routing.background import BackgroundLoop
+from isochrone.routing.effectiveness import Effectiveness
 from isochrone.routing.subscription import CollectorClock, Subscription, log
 from isochrone_common.address import UNIX
 from isochrone_common.route_consumer import FollowedTables, key_variable
@@ -50,7 +51,8 @@ class Routes:
     false.
 
     `hedge_ratio` is the largest share of second requests, 0 for none; requests with tools have one only with
-    `hedge_tool_calls`. `counters` counts what happened since the start, by name.
+    `hedge_tool_calls`. `counters` counts what happened since the start, by name. With `metrics`, `prometheus_client`
+    exports `isochrone_routing_effective`.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Routes:
         proxy: str | None = None,
         trust: Trust | None = None,
         on_event: Callable[[str], None] | None = None,
+        metrics: bool = False,
     ) -> None:
         parts = urlsplit(url)
         if not url.startswith(UNIX) and (parts.scheme not in ("http", "https") or not parts.hostname):
@@ -92,6 +95,8 @@ class Routes:
         self._proxy = proxy
         self._trust = trust if trust and trust.tls else None
         self._on_event = on_event
+        self._gauge = effectiveness.gauge() if metrics else None
+        self._effectiveness: dict[str, Effectiveness] = {}
         self._lock = threading.RLock()
         self._tables = FollowedTables(share=random.random())  # noqa: S311  # no secret
         self._texts: dict[str, str] = {}
@@ -250,6 +255,40 @@ class Routes:
             self.counters[event] += 1
         if self._on_event is not None:
             self._on_event(event)
+
+    @property
+    def effective(self) -> dict[str, float]:
+        """The share of the latest requests that followed the weights of the table, by route; see `effectiveness`."""
+        with self._lock:
+            shares = {route: noted.share for route, noted in self._effectiveness.items()}
+        return {route: share for route, share in shares.items() if share is not None}
+
+    def note_usable(self, table: RouteTable, usable: Collection[RouteEntry]) -> None:
+        """Note a request that goes by weight to the `usable` ones of the members that speak as they do."""
+        now_s = time.monotonic()
+        with self._lock:
+            resting = {*self.cooldowns.throttled(now_s), *self.cooldowns.failing(now_s)}
+        dialects, targets = {entry.dialect for entry in usable}, {entry.target for entry in usable}
+        members = (entry for entry in table.entries if entry.dialect in dialects)
+        share = effectiveness.followed(members, usable=targets, resting=resting)
+        self.note_followed(table.route, share, "a member's key or host is missing, see `Routes.counters`")
+
+    def note_followed(self, route: str, share: float | None, reason: str) -> None:
+        """Note a request with the share of the weights that it followed; `None` is not counted. If routing is no longer
+        effective, log that with the likely `reason`.
+        """
+        if share is None:
+            return
+        with self._lock:
+            noted = self._effectiveness.setdefault(route, Effectiveness())
+            is_news, mean = noted.add(share), noted.share
+        if self._gauge is not None and mean is not None:
+            self._gauge.labels(self.region, route).set(mean)
+        if is_news:
+            text = (
+                "routing of %s from %s is not effective: of the latest requests only %.0f %% went where the weights of"
+            )
+            log.error(f"{text} the table send them; %s", route, self.region, 100 * (mean or 0.0), reason)
 
     def failed(self, target: str, *, is_throttled: bool = False, retry_after_s: float | None = None) -> None:
         """Note a failure of a member, or a 429."""

@@ -89,7 +89,8 @@ def served(ask: Callable[[], str], count: int) -> Counter[str]:
 def metric(consumer: Consumer, name: str, **labels: str) -> float:
     """The sum of the samples of a metric with these labels."""
     families = text_string_to_metric_families(consumer.metrics())
-    samples = (sample for family in families for sample in family.samples if sample.name == f"isochrone_litellm_{name}")
+    whole = name if name.startswith("isochrone_") else f"isochrone_litellm_{name}"
+    samples = (sample for family in families for sample in family.samples if sample.name == whole)
     return sum(one.value for one in samples if labels.items() <= one.labels.items())
 
 
@@ -197,6 +198,51 @@ def test_orders_of_the_configuration_are_replaced(consumer: Consumer, tables: Ta
     assert served(lambda: consumer.ask("ordered"), 5) == {"sim/crlf@ordered": 5}
     if isinstance(consumer, RouterProgram):
         assert served(lambda: consumer.ask("ordered", router="failover"), 5) == {"sim/crlf@ordered": 5}
+
+
+@pytest.mark.parametrize("consumer", [router], indirect=True)
+def test_requests_that_go_elsewhere_are_noticed(consumer: Consumer, tables: Tables) -> None:
+    """If LiteLLM sends requests elsewhere, they do not count as routed, and an error says once that routing is not
+    effective; requests that follow the table make it so again.
+    """
+    assert isinstance(consumer, RouterProgram)
+    here = {"client_region": OTHER_REGION, "route": "chat"}
+    tables.publish("sim/none", "sim/crlf", region=OTHER_REGION)
+    first_is(consumer, "sim/none", region=OTHER_REGION)
+    before = metric(consumer, "requests_total", outcome="table", **here)
+    assert served(lambda: consumer.ask(region=OTHER_REGION, only="sim/crlf"), 40) == {"sim/crlf": 40}
+    assert metric(consumer, "requests_total", outcome="table", **here) == before
+    assert metric(consumer, "requests_total", outcome="not_followed", **here) == 40
+    effective = metric(consumer, "isochrone_routing_effective", **here)
+    assert 0 < effective < 0.9
+    assert consumer.log.read_text().count(f"routing of chat from {OTHER_REGION} is not effective") == 1
+    assert served(lambda: consumer.ask(region=OTHER_REGION), 20) == {"sim/none": 20}
+    assert metric(consumer, "isochrone_routing_effective", **here) > effective
+
+
+@pytest.mark.consumer("LiteLLM", "regions differ")
+def test_requests_that_follow_the_table_are_effective(consumer: Consumer, tables: Tables) -> None:
+    """With split weights and a member that fails, each first attempt goes where the table sends it."""
+    tables.publish("sim/none", "sim/500", "sim/crlf", weights=(0.5, 0.5), region=OTHER_REGION)
+    eventually(PATIENCE, lambda: consumer.ask(region=OTHER_REGION) == "sim/none", "the member answers")
+    assert set(served(lambda: consumer.ask(region=OTHER_REGION), 30)) <= {"sim/none", "sim/crlf"}
+    tables.publish("sim/none", "sim/crlf", weights=(0.5, 0.5), region=OTHER_REGION)
+    assert set(served(lambda: consumer.ask(region=OTHER_REGION), 30)) == {"sim/none", "sim/crlf"}
+
+
+def test_a_request_that_no_member_can_take(consumer: Consumer, tables: Tables) -> None:
+    """OpenAI's Responses API on a route for chat completions is an error that names the route and its dialects; members
+    that speak it are asked.
+    """
+    route = "chat"
+    tables.publish("sim/none", "sim/crlf", route=route)
+    first_is(consumer, "sim/none", model=route)
+    refused = consumer.ask(route, api="responses")
+    assert "no member of the route 'chat' can take a request of the Responses API" in refused
+    assert "sim/none speaks openai-chat, sim/crlf speaks openai-chat" in refused
+    assert metric(consumer, "requests_total", outcome="dialect", route=route) >= 1
+    tables.publish("sim/none", "sim/crlf", route=route, dialect="openai-responses")
+    eventually(PATIENCE, lambda: consumer.ask(route, api="responses") == "sim/none", "an answer")
 
 
 @pytest.mark.consumer("LiteLLM", "unknown model")

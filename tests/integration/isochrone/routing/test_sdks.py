@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from prometheus_client import REGISTRY
 
 import isochrone.routing.httpx
 import isochrone.routing.httpx2
@@ -30,6 +32,22 @@ from testdata.ports import dead_url
 from testdata.waiting import eventually
 
 TOOLS: Any = [{"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def test_routing_that_is_not_effective_is_logged_and_exported(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Without the key of the member with most of the weight requests are answered, but not by the table: the share that
+    follows it is a metric, and an error says so once.
+    """
+    locked = world.entry("crlf", weight=0.75, credential_ref="nobody")
+    world.publish(locked, world.entry("none", weight=0.25))
+    routes = world.routes(metrics=True)
+    client = client_of(routes)
+    assert Counter(ask(client) for _ in range(25)) == {"fault-none": 25}
+    assert routes.effective == {"chat": 0.25}
+    labels = {"client_region": REGION, "route": "chat"}
+    assert REGISTRY.get_sample_value("isochrone_routing_effective", labels) == 0.25
+    (error,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert f"routing of chat from {REGION} is not effective: of the latest requests only 25 %" in error.getMessage()
 
 
 def test_traffic_is_split_by_the_weights(world: World) -> None:
