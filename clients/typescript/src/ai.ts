@@ -14,7 +14,7 @@ import type {
   LanguageModelV4StreamResult,
 } from "@ai-sdk/provider";
 
-import { failureOf } from "./attempts.js";
+import { failureOf, hasEffects } from "./attempts.js";
 import { retryAfterMs } from "./cooldowns.js";
 import type { RouteEntry } from "./documents.js";
 import { send, type Outcome } from "./failover.js";
@@ -41,7 +41,9 @@ export function routed(model: LanguageModelV4, routes: Routes, modelOf: ModelOf)
       routes,
       table,
       isStreamed: (ask as unknown) === stream,
-      hasTools: (options.tools?.length ?? 0) > 0 && options.toolChoice?.type !== "none",
+      hasEffects: table.entries.some(({ dialect }) => hasEffects(dialect, optionFields(options))),
+      bodyBytes: sizeOf(options.prompt),
+      maxTokens: options.maxOutputTokens,
       signal: options.abortSignal,
       obstacle(entry) {
         const why = routes.obstacle(entry, { sendsCallersKey: true });
@@ -66,6 +68,18 @@ export function routed(model: LanguageModelV4, routes: Routes, modelOf: ModelOf)
       return (await ofMembers(options, stream)) ?? model.doStream(options);
     },
   };
+}
+
+/** The fields of a request that decide whether it has effects, by the names that providers give them. */
+export function optionFields({ tools, toolChoice, providerOptions = {} }: LanguageModelV4CallOptions): Record<string, unknown> {
+  return Object.assign({}, ...Object.values(providerOptions), { tools, tool_choice: toolChoice });
+}
+
+/** About the bytes of a value as JSON. */
+function sizeOf(value: unknown): number {
+  if (typeof value === "string" || value instanceof Uint8Array) return value.length;
+  if (typeof value !== "object" || value === null) return 0;
+  return Object.values(value).reduce((sum: number, part) => sum + sizeOf(part), 0);
 }
 
 const generate: Ask<LanguageModelV4GenerateResult> = async (model, options) => ({

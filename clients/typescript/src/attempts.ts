@@ -59,8 +59,57 @@ export function failureOf(status: number, { isPage = false } = {}): Failure | un
   return status >= 500 || (isPage && status < 400) ? "failed" : undefined;
 }
 
+/** Parts of the names of fields by which models call tools, search or run code, and providers keep what is said. */
+const EFFECTS = /tools|functions|mcp|plugin|search|store|conversation|previous|background|container/;
+const TOOLS = ["tools", "functions", "mcp_servers"];
+const UNSET: readonly unknown[] = [undefined, null, false, "", "none"];
+
+/**
+ * Whether a request does more than ask for an answer: twice, it would be done and billed twice. `document` is its JSON
+ * in a dialect; names of fields may be in camel case.
+ */
+export function hasEffects(dialect: string, document: Readonly<Record<string, unknown>>): boolean {
+  const { tool_choice: choice } = document as { tool_choice?: string | { type?: string } | null };
+  const callsNone = choice === "none" || (typeof choice === "object" && choice?.type === "none");
+  // The Responses API stores what does not ask otherwise.
+  if (dialect === "openai-responses" && document["store"] !== false) return true;
+  return Object.entries(document).some(
+    ([name, value]) =>
+      EFFECTS.test(name.toLowerCase()) &&
+      !UNSET.includes(value) &&
+      !(Array.isArray(value) && value.length === 0) &&
+      !(callsNone && TOOLS.includes(name)),
+  );
+}
+
+const MIN_FIRST_TOKEN_MS = 10_000;
+const UNMEASURED_FIRST_TOKEN_MS = 60_000;
+const BYTES_PER_MS = 4096 / 1000;
+
+/**
+ * The milliseconds after which a member without content is held to stall, by its tail in the table; `undefined`: not
+ * known.
+ *
+ * They are far beyond the tail, because a long prompt takes longer than that of a probe: ten seconds, five times the
+ * p95, and a second per 4 KiB. An answer without a stream also has five times the time of its most tokens.
+ */
+export function firstTokenLimitMs(
+  { ttft_p95_us: tail, tokens_per_second_p50: speed }: RouteEntry,
+  { isStreamed, bodyBytes, maxTokens }: { isStreamed: boolean; bodyBytes: number; maxTokens?: number | undefined },
+): number | undefined {
+  const limit = tail ? MIN_FIRST_TOKEN_MS + (5 * (tail.high || tail.value)) / 1000 : UNMEASURED_FIRST_TOKEN_MS;
+  const streamed = limit + bodyBytes / BYTES_PER_MS;
+  if (isStreamed) return streamed;
+  return maxTokens && speed?.value ? streamed + (5000 * maxTokens) / speed.value : undefined;
+}
+
+/** The milliseconds of an attempt, of `left` for the whole request: while another member may answer, half at most. */
+export function attemptLimitMs(firstToken: number | undefined, left: number, isLast: boolean): number {
+  return isLast ? left : Math.min(left / 2, firstToken ?? Number.POSITIVE_INFINITY);
+}
+
 /** The reasons for not sending a second request. */
-export type NoHedge = "not_streamed" | "tool_call" | "state" | "not_published" | "target_away";
+export type NoHedge = "not_streamed" | "effects" | "state" | "not_published" | "target_away";
 
 /** Send a second request to `entry` if there is no content after `delay_us` microseconds. */
 export interface HedgePlan {
@@ -71,15 +120,15 @@ export interface HedgePlan {
 /**
  * Decide on a second request beside the one to the first member of the order.
  *
- * A table that is not `ok` doubles no traffic. A request with tools may have effects in the world, so it needs leave.
+ * A table that is not `ok` doubles no traffic. A request that has effects needs leave.
  */
 export function planHedge(
   table: RouteTable,
   [first, ...others]: readonly RouteEntry[],
-  request: { isStreamed: boolean; hasTools: boolean; allowTools: boolean },
+  request: { isStreamed: boolean; hasEffects: boolean; allowEffects: boolean },
 ): HedgePlan | NoHedge {
   if (!request.isStreamed) return "not_streamed";
-  if (request.hasTools && !request.allowTools) return "tool_call";
+  if (request.hasEffects && !request.allowEffects) return "effects";
   if (table.state !== "ok") return "state";
   const { target, delay_us = null } = first?.hedge ?? {};
   if (delay_us === null) return "not_published";

@@ -1,7 +1,7 @@
 /**
  * Route tables as the JSON of a collector. A document that is wrong in any field on which a client acts is an error.
  *
- * Fields have the names of the JSON; those that only people read (quantiles, evidence, prices) are not described here.
+ * Fields have the names of the JSON; those that only people read (other quantiles, evidence, prices) are not described here.
  */
 
 const SCHEMA = "isochrone.routes/1";
@@ -22,6 +22,12 @@ export interface Hedge {
   readonly delay_us: number | null;
 }
 
+/** A quantile with the upper end of its 95 % interval; `null`: too few values. */
+export interface Quantile {
+  readonly value: number;
+  readonly high?: number | null;
+}
+
 /** A member of a route: where it is, and its share of the traffic from 0 to 1. */
 export interface RouteEntry {
   readonly rank: number;
@@ -33,6 +39,8 @@ export interface RouteEntry {
   readonly base_url: string;
   readonly credential_ref: string | null;
   readonly hedge?: Hedge | null;
+  readonly ttft_p95_us?: Quantile | null;
+  readonly tokens_per_second_p50?: Quantile | null;
 }
 
 /** The ranked members of a route for one client region. Instants are in RFC 3339. */
@@ -55,11 +63,13 @@ export interface RouteTable {
 type Check = (value: unknown) => boolean;
 
 const isText: Check = (value) => typeof value === "string" && /^(?:[^\p{C}\p{Z}]| )+$/u.test(value);
+const isMeasure: Check = (value) => typeof value === "number" && value >= 0;
 const isShare: Check = (value) => typeof value === "number" && value >= 0 && value <= 1;
 const isInstant: Check = (value) => isText(value) && INSTANT.test(String(value)) && Date.parse(String(value)) > 0;
 const isHttpUrl: Check = (value) => isText(value) && HTTP_URL.test(String(value)) && hasPort(String(value));
 
 const isHedge = object({ target: isText, delay_us: orNull(isWhole(0, MAX_HEDGE_US)) });
+const isQuantile = object({ value: isMeasure, high: orMissing(isMeasure) });
 const isEntry = object({
   rank: isWhole(1),
   weight: isShare,
@@ -69,7 +79,9 @@ const isEntry = object({
   dialect: isText,
   base_url: isHttpUrl,
   credential_ref: orNull(isText),
-  hedge: (value) => value === undefined || value === null || isHedge(value),
+  hedge: orMissing(isHedge),
+  ttft_p95_us: orMissing(isQuantile),
+  tokens_per_second_p50: orMissing(isQuantile),
 });
 const isTable = object({
   schema: (value) => value === SCHEMA,
@@ -148,6 +160,10 @@ function isList(check: Check): Check {
 
 function orNull(check: Check): Check {
   return (value) => value === null || check(value);
+}
+
+function orMissing(check: Check): Check {
+  return (value) => value === undefined || value === null || check(value);
 }
 
 function hasPort(url: string): boolean {

@@ -5,9 +5,11 @@
  * request has two attempts at once: the first content wins, and the other one is aborted, which closes its connection.
  */
 
-import { planHedge, REFUSALS, type Failure } from "./attempts.js";
+import { attemptLimitMs, firstTokenLimitMs, planHedge, REFUSALS, type Failure } from "./attempts.js";
 import type { RouteEntry, RouteTable } from "./documents.js";
 import type { Routes } from "./routes.js";
+
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What came of an attempt: a value or an error, and the failure of the member that it is. */
 export type Outcome<T> = {
@@ -21,7 +23,9 @@ export interface RoutedRequest<T> {
   readonly routes: Routes;
   readonly table: RouteTable;
   readonly isStreamed: boolean;
-  readonly hasTools: boolean;
+  readonly hasEffects: boolean;
+  readonly bodyBytes: number;
+  readonly maxTokens?: number | undefined;
   readonly signal: AbortSignal | undefined;
   /** Why the member cannot take the request; empty if it can. */
   obstacle(entry: RouteEntry): string;
@@ -63,14 +67,16 @@ async function tryInOrder<T>(
   first: RouteEntry,
   order: readonly RouteEntry[],
 ): Promise<T> {
-  const attempts = await firstAttempts(request, first, order);
+  const until = performance.now() + request.routes.deadlineMs;
+  const attempts = await firstAttempts(request, first, order, until);
   const tried = new Set(attempts.map((attempt) => attempt.entry));
+  const rest = order.filter((one) => !tried.has(one));
   let last = attempts.at(-1) as Attempt<T>;
-  for (const entry of order.filter((one) => !tried.has(one))) {
-    if (!(await last.ended).failure) break;
+  for (const entry of rest) {
+    if (!(await last.ended).failure || performance.now() >= until) break;
     last.abort();
     request.routes.count("failovers");
-    last = attempt(request, entry);
+    last = attempt(request, entry, until, entry === rest.at(-1));
   }
   const outcome = await last.ended;
   if ("error" in outcome) throw outcome.error;
@@ -82,18 +88,20 @@ async function firstAttempts<T>(
   request: RoutedRequest<T>,
   entry: RouteEntry,
   order: readonly RouteEntry[],
+  until: number,
 ): Promise<Attempt<T>[]> {
-  const { routes, table, isStreamed, hasTools } = request;
-  const plan = planHedge(table, order, { isStreamed, hasTools, allowTools: routes.hedgeToolCalls });
-  const first = attempt(request, entry);
+  const { routes, table, isStreamed, hasEffects } = request;
+  const plan = planHedge(table, order, { isStreamed, hasEffects, allowEffects: routes.hedgeEffects });
+  const first = attempt(request, entry, until, order.length === 1);
   if (typeof plan === "string") {
     routes.count(`not_hedged_${plan}`);
     return [first];
   }
   routes.budget.addRequest();
-  if ((await endsWithin(first, plan.delay_us / 1000)) || !routes.budget.take()) return [first];
+  const isSoon = await within(first.ended.then(() => true), plan.delay_us / 1000, () => false);
+  if (isSoon || !routes.budget.take()) return [first];
   routes.count("hedges");
-  const second = attempt(request, plan.entry);
+  const second = attempt(request, plan.entry, until, order.length === 2);
   const attempts = await untilSuccess(first, second);
   if (attempts.at(-1) === second && !(await second.ended).failure) routes.count("hedges_won");
   return attempts;
@@ -108,14 +116,26 @@ async function untilSuccess<T>(first: Attempt<T>, second: Attempt<T>): Promise<A
   return failure ? [sooner, later] : [sooner];
 }
 
-function attempt<T>(request: RoutedRequest<T>, entry: RouteEntry): Attempt<T> {
+/** Ask a member; without content in its time it has failed. */
+function attempt<T>(request: RoutedRequest<T>, entry: RouteEntry, until: number, isLast: boolean): Attempt<T> {
   const own = new AbortController();
   const signal = request.signal ? AbortSignal.any([request.signal, own.signal]) : own.signal;
-  const ended = request
-    .ask(entry, signal)
-    .catch((error: unknown): Outcome<T> => ({ error }))
-    // An attempt that was aborted says nothing about the member.
-    .then((outcome) => (signal.aborted ? { ...outcome, failure: undefined } : noted(request, entry, outcome)));
+  const { routes, table } = request;
+  const firstToken = routes.firstTokenMs(table.route) ?? firstTokenLimitMs(entry, request);
+  const limit = attemptLimitMs(firstToken, Math.max(0, until - performance.now()), isLast);
+  const asked = request.ask(entry, signal).catch((error: unknown): Outcome<T> => ({ error }));
+  let isLate = false;
+  const ended = within(asked, limit, (): Outcome<T> => {
+    isLate = true;
+    own.abort();
+    routes.count("late");
+    const text = `the request timed out: ${entry.target} returned no content within ${limit.toFixed()} ms`;
+    return { failure: "failed", error: new DOMException(text, "TimeoutError") };
+  }).then((outcome) => {
+    // An attempt that the caller or its rival aborted says nothing about the member.
+    if (signal.aborted && !isLate) return { ...outcome, failure: undefined };
+    return noted(request, entry, outcome);
+  });
   return { entry, ended, abort: () => own.abort() };
 }
 
@@ -134,11 +154,13 @@ function noted<T>({ routes, table }: RoutedRequest<T>, entry: RouteEntry, outcom
   return outcome;
 }
 
-async function endsWithin<T>({ ended }: Attempt<T>, delayMs: number): Promise<boolean> {
+/** The value if it comes within a time, otherwise another one. */
+async function within<T>(value: Promise<T>, limitMs: number, otherwise: () => T): Promise<T> {
+  if (limitMs > MAX_TIMER_MS) return value;
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, delayMs, false)));
+  const late = new Promise<T>((resolve) => (timer = setTimeout(() => resolve(otherwise()), limitMs)));
   try {
-    return await Promise.race([ended.then(() => true), late]);
+    return await Promise.race([value, late]);
   } finally {
     clearTimeout(timer);
   }

@@ -40,14 +40,21 @@ export interface RoutesOptions {
   readonly cacheFolder?: string | null | undefined;
   /** The largest share of second requests, 0 for none. */
   readonly hedgeRatio?: number | undefined;
-  /** Whether requests with tools may be sent twice. */
-  readonly hedgeToolCalls?: boolean | undefined;
+  /** Whether requests that have effects, as of tools or by what the provider keeps, may be sent twice. */
+  readonly hedgeEffects?: boolean | undefined;
   /** Whether the next member is tried after a 401, 402, 403, 404 or 408; by default, it is. */
   readonly failoverOnRefusals?: boolean | undefined;
   /** Whether members without a credential may receive the caller's key at another address than the caller's. */
   readonly sendCallersKey?: boolean | undefined;
   /** Receives the warnings, such as why a member is left out; by default, `console.warn`. */
   readonly log?: ((line: string) => void) | undefined;
+  /**
+   * The milliseconds, for each route or for all, after which a member without content is given up while another one
+   * may answer; by default, they follow from its tail in the table.
+   */
+  readonly firstTokenMs?: number | Readonly<Record<string, number>> | undefined;
+  /** The milliseconds of all members together until the answer begins; by default, only the caller ends a request. */
+  readonly deadlineMs?: number | undefined;
   /** For the connection to the collector, such as an `https.Agent` with its certificate. */
   readonly agent?: Agent | undefined;
 }
@@ -63,8 +70,10 @@ export class Routes {
   /** What happened since the start: counts of events by name. */
   readonly counters: Record<string, number> = {};
   readonly budget: HedgeBudget;
-  readonly hedgeToolCalls: boolean;
+  readonly hedgeEffects: boolean;
   readonly failoverOnRefusals: boolean;
+  readonly deadlineMs: number;
+  readonly #firstTokenMs: number | Readonly<Record<string, number>> | undefined;
   readonly #keys: Readonly<Record<string, string>> | undefined;
   readonly #hosts: ReadonlySet<string> | undefined;
   readonly #cache: string | undefined;
@@ -79,6 +88,7 @@ export class Routes {
   readonly #subscription: Subscription;
   readonly #closed = new AbortController();
   #isFollowing = false;
+  #hasNews = false;
   #isSaving = false;
   #allTablesAt = 0;
   #nextLookAt = 0;
@@ -87,8 +97,10 @@ export class Routes {
     const { token, keys, hosts, agent, hedgeRatio } = options;
     const { cacheFolder = join(homedir(), ".cache", "isochrone") } = options;
     this.budget = new HedgeBudget(hedgeRatio);
-    this.hedgeToolCalls = options.hedgeToolCalls ?? false;
+    this.hedgeEffects = options.hedgeEffects ?? false;
     this.failoverOnRefusals = options.failoverOnRefusals ?? true;
+    this.deadlineMs = options.deadlineMs ?? Number.POSITIVE_INFINITY;
+    this.#firstTokenMs = options.firstTokenMs;
     this.#sendCallersKey = options.sendCallersKey ?? false;
     this.#log = options.log ?? console.warn;
     this.#keys = keys;
@@ -156,7 +168,7 @@ export class Routes {
   /** The table to use now, or the static order in its form (state `insufficient_data`); `undefined`: no such route. */
   table(route: string): RouteTable | undefined {
     this.#start();
-    const now = this.#now();
+    const now = this.#subscription.clock.now();
     if (this.#tables.isExpired(route, now)) void this.#forgetRemoved();
     return this.#tables.at(route, now);
   }
@@ -234,6 +246,11 @@ export class Routes {
     this.#log(`isochrone: ${text}`);
   }
 
+  /** The first-token limit that was stated for a route, in milliseconds. */
+  firstTokenMs(route: string): number | undefined {
+    return typeof this.#firstTokenMs === "object" ? this.#firstTokenMs[route] : this.#firstTokenMs;
+  }
+
   /** Count an event. */
   count(event: string): void {
     this.counters[event] = (this.counters[event] ?? 0) + 1;
@@ -282,13 +299,9 @@ export class Routes {
     this.#nextLookAt = performance.now() + LOOK_AGAIN_MS;
     const planned = await this.#subscription.plannedRoutes(this.#closed.signal);
     if (!planned) return;
-    for (const route of this.#tables.forgetRemoved(planned, this.#now())) this.#texts.delete(route);
-    void this.#save();
-  }
-
-  /** The instant by the collector's clock, in milliseconds since the epoch. */
-  #now(): number {
-    return Date.now() + this.#subscription.clockLeadMs;
+    const removed = this.#tables.forgetRemoved(planned, this.#subscription.clock.now());
+    for (const route of removed) this.#texts.delete(route);
+    if (removed.length > 0) void this.#save();
   }
 
   #load(): void {
@@ -312,18 +325,15 @@ export class Routes {
 
   /** Keep the tables; those that arrive meanwhile are kept together afterwards. */
   async #save(): Promise<void> {
+    this.#hasNews = true;
     if (this.#cache === undefined || this.#isSaving) return;
     this.#isSaving = true;
-    try {
-      for (let kept = 0; kept !== this.counters["tables"];) {
-        kept = this.counters["tables"] ?? 0;
-        await save(this.#cache, this.#texts.values(), this.#tables.endpoints.values());
-      }
-    } catch {
-      this.count("cache_failed");
-    } finally {
-      this.#isSaving = false;
+    while (this.#hasNews) {
+      this.#hasNews = false;
+      const saved = save(this.#cache, this.#texts.values(), this.#tables.endpoints.values());
+      await saved.catch(() => this.count("cache_failed"));
     }
+    this.#isSaving = false;
   }
 }
 

@@ -5,6 +5,7 @@ import * as https from "node:https";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { CollectorClock } from "./clock.js";
 import { readPlanned, readTable, TableError, type RouteTable } from "./documents.js";
 import { eventsOf } from "./events.js";
 import { TableCursor, type Relation } from "./tables.js";
@@ -12,8 +13,6 @@ import { TableCursor, type Relation } from "./tables.js";
 /** The collector sends something every 15 seconds. */
 const IDLE_MS = 25_000;
 const MAX_DELAY_MS = 30_000;
-/** The `Date` header has whole seconds. */
-const CLOCK_TOLERANCE_MS = 2_000;
 
 /** Where a stream comes from, and who receives it: each newer table with its JSON, and the names of events to count. */
 export interface Feed {
@@ -27,8 +26,7 @@ export interface Feed {
 
 /** The tables of a region. Its sockets and timers do not keep the process alive. */
 export class Subscription {
-  /** The time by which the collector's clock is ahead of this machine's, zero below two seconds. */
-  clockLeadMs = 0;
+  readonly clock = new CollectorClock();
   readonly #feed: Feed;
   readonly #address: URL;
   readonly #overview: URL;
@@ -70,7 +68,7 @@ export class Subscription {
     const headers: http.OutgoingHttpHeaders = { accept: "text/event-stream" };
     if (this.#cursor.generation > 0) headers["last-event-id"] = this.#cursor.generation;
     const response = await this.#open(this.#address, headers, signal);
-    this.clockLeadMs = clockLeadMs(response.headers.date, Date.now());
+    if (response.headers.date) this.clock.set(response.headers.date);
     if (response.statusCode !== 200) {
       response.destroy();
       this.#feed.count("refused");
@@ -126,10 +124,4 @@ function readable(data: string): RouteTable | undefined {
     if (error instanceof TableError) return undefined;
     throw error;
   }
-}
-
-/** The lead of the clock that wrote a `Date` header over this one; zero below two seconds, and without one. */
-function clockLeadMs(date: string | undefined, now: number): number {
-  const lead = Date.parse(date ?? "") - now;
-  return Math.abs(lead) > CLOCK_TOLERANCE_MS ? lead : 0;
 }

@@ -4,7 +4,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { HedgeBudget, order, planHedge } from "../src/attempts.js";
+import { optionFields } from "../src/ai.js";
+import { attemptLimitMs, firstTokenLimitMs, hasEffects, HedgeBudget, order, planHedge } from "../src/attempts.js";
+import { CollectorClock } from "../src/clock.js";
 import { Cooldowns, retryAfterMs } from "../src/cooldowns.js";
 import { readTable, TableError, type RouteTable } from "../src/documents.js";
 import { Effectiveness, followed } from "../src/effectiveness.js";
@@ -105,8 +107,8 @@ cases("hedge", (one) => {
   const table = readTable(JSON.stringify(plain));
   const found = planHedge(table, table.entries, {
     isStreamed: one.is_streamed ?? true,
-    hasTools: one.has_tools ?? false,
-    allowTools: one.allow_tools ?? false,
+    hasEffects: one.has_effects ?? false,
+    allowEffects: one.allow_effects ?? false,
   });
   const shown = typeof found === "string" ? found : { delay_us: found.delay_us, target: found.entry.target };
   assert.deepEqual(shown, one.refused ?? one.hedge);
@@ -125,6 +127,38 @@ cases("effective", (one) => {
   }
   assert.equal(noted.share === undefined ? null : Math.round(1000 * noted.share) / 1000, one.share);
   assert.deepEqual(reported, one.reported);
+});
+
+cases("effects", (one) => {
+  const { dialect = "openai-chat", document, has_effects } = one;
+  assert.equal(hasEffects(dialect, document), has_effects);
+  // In the AI SDK, what is neither a tool nor the choice of one is an option of a provider, in camel case.
+  const { tools = [], functions = [], tool_choice, ...fields } = document;
+  const camel = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+  const own = Object.fromEntries(Object.entries(fields).map(([name, value]) => [camel(name), value]));
+  const toolChoice = typeof tool_choice === "string" ? { type: tool_choice } : tool_choice;
+  const options: Case = { tools: [...tools, ...functions], toolChoice, providerOptions: { openai: own } };
+  assert.equal(hasEffects(dialect, optionFields(options)), has_effects);
+});
+
+cases("limits", (one) => {
+  const { entry, is_streamed: isStreamed = true, body_bytes: bodyBytes, max_tokens: maxTokens, left, is_last } = one;
+  const firstToken = firstTokenLimitMs(entry, { isStreamed, bodyBytes, maxTokens });
+  const found = attemptLimitMs(firstToken, (left ?? Infinity) * 1000, is_last ?? false);
+  assert.equal(found, (one.seconds ?? Infinity) * 1000);
+});
+
+cases("clock", (one) => {
+  let [wall, steady] = [0, 0];
+  const clock = new CollectorClock(
+    () => NOW + wall * 1000,
+    () => steady * 1000,
+  );
+  for (const step of one.steps) {
+    ({ wall, steady } = step);
+    if (step.date) clock.set(step.date);
+    else assert.equal(clock.now(), NOW + step.now * 1000);
+  }
 });
 
 cases("budget", (one) => {

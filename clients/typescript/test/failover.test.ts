@@ -5,9 +5,10 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { APICallError } from "@ai-sdk/provider";
-import { generateText, streamText, type LanguageModel } from "ai";
+import { generateText, jsonSchema, streamText, tool, type LanguageModel } from "ai";
 
 import type { RouteEntry, Routes } from "../src/index.js";
 import { eventually, modelOf, PROMPT, World } from "./world.js";
@@ -18,6 +19,8 @@ type Case = any;
 const PATH = new URL("../../../cases.json", import.meta.url);
 const CASES: Record<string, Case[]> = JSON.parse(readFileSync(PATH, "utf8"));
 
+const TOOLS = { tools: { pay: tool({ inputSchema: jsonSchema({ type: "object", properties: {} }) }) } };
+
 /** The scripts of the members by the first part of their path, `/CASE-NAME`. */
 const scripts = new Map<string, Case>();
 
@@ -26,20 +29,25 @@ const providers = createServer(async (request, response) => {
   const [path = "", name] = /^\/\d+-(\w+)/.exec(request.url ?? "") ?? [];
   const script = scripts.get(path) ?? assert.fail(request.url);
   const { stream } = JSON.parse((await request.toArray()).join(""));
-  const { status = 200, body, then, retry_after } = script;
+  const { status = 200, body, then, retry_after, delay, pause, silent } = script;
+  if (silent) return;
+  if (delay) await sleep(delay * 1000);
   if (then === "reset") return void request.socket.resetAndDestroy();
   const answer = { choices: [{ index: 0, message: { role: "assistant", content: name }, finish_reason: "stop" }] };
   const delta = { choices: [{ index: 0, delta: { content: name }, finish_reason: "stop" }] };
   const isEvents = stream && status === 200 && body === undefined;
   const events = (script.data ?? [delta]).map((one: unknown) => `data: ${JSON.stringify(one)}\n\n`).join("");
   const text = isEvents ? events : (body ?? JSON.stringify(status === 200 ? answer : { error: { message: "no" } }));
+  const end = pause ? ":\n\n" : "";
   response.writeHead(status, {
     "content-type": isEvents ? "text/event-stream" : (script.type ?? "application/json"),
-    "content-length": text.length + (then === "cut" ? 1 : 0),
+    "content-length": text.length + end.length + (then === "cut" || then === "silence" ? 1 : 0),
     ...(retry_after && { "retry-after": retry_after }),
   });
+  response.flushHeaders();
   response.write(text);
-  setImmediate(() => (then === "cut" ? request.socket.destroy() : response.end()));
+  if (pause) await sleep(pause * 1000);
+  if (then !== "silence") setImmediate(() => (then === "cut" ? request.socket.destroy() : response.end(end)));
 });
 
 before(() => new Promise<void>((resolve) => providers.listen(0, "127.0.0.1", resolve)));
@@ -48,9 +56,9 @@ after(() => {
   providers.close();
 });
 
-/** The member that answered, the status of a refusal, or `broken` for an answer that fails later. */
-async function answerOf(model: LanguageModel, isStreamed: boolean): Promise<string | number> {
-  const options = { model, prompt: PROMPT, maxRetries: 0, onError: () => undefined };
+/** The member that answered, the status of a refusal, `broken` for an answer that fails later, or `timeout`. */
+async function answerOf(model: LanguageModel, isStreamed: boolean, more: object): Promise<string | number> {
+  const options = { model, prompt: PROMPT, maxRetries: 0, onError: () => undefined, ...more };
   try {
     if (!isStreamed) return (await generateText(options)).text;
     let text = "";
@@ -60,6 +68,7 @@ async function answerOf(model: LanguageModel, isStreamed: boolean): Promise<stri
     }
     return text;
   } catch (error) {
+    if (error instanceof DOMException && error.name === "TimeoutError") return "timeout";
     const status = APICallError.isInstance(error) ? (error.statusCode ?? 0) : 0;
     return status >= 400 ? status : "broken";
   }
@@ -91,15 +100,24 @@ function cases(subject: string): void {
         const routes = world.routes(undefined, {
           cacheFolder: null,
           failoverOnRefusals: one.refusals,
+          firstTokenMs: inMs(one.first_token),
+          deadlineMs: inMs(one.deadline),
           log: (line) => lines.push(line),
         });
         await eventually(() => routes.table("chat") !== undefined, "the tables");
         if (one.failed_before) routes.failed("sim/first");
-        assert.equal(await answerOf(modelOf(routes), isStreamed), one.answer);
+        assert.equal(await answerOf(modelOf(routes), isStreamed, one.tools ? TOOLS : {}), one.answer);
         assert.equal(restOf(routes), one.rest);
         assert.deepEqual(lines.slice(0, 1), one.logged ? [`isochrone: ${one.logged}`] : []);
       }
     });
 }
 
+/** Seconds, one number or one for each route, in milliseconds. */
+function inMs(seconds: Case): Case {
+  if (typeof seconds !== "object") return seconds && seconds * 1000;
+  return Object.fromEntries(Object.entries<number>(seconds).map(([route, value]) => [route, value * 1000]));
+}
+
 cases("failover");
+cases("deadlines");

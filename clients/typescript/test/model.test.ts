@@ -209,7 +209,7 @@ test("hedges have a budget: one, then one per twenty requests", async (t) => {
 
 for (const [reason, table, request] of [
   ["not_published", { delay_us: null }, {}],
-  ["tool_call", { delay_us: 50_000 }, TOOLS],
+  ["effects", { delay_us: 50_000 }, TOOLS],
   ["state", { delay_us: 50_000, state: "degraded" }, {}],
 ] as const) {
   test(`what is not hedged: ${reason}`, async (t) => {
@@ -224,7 +224,7 @@ for (const [reason, table, request] of [
 test("requests with tools are hedged on request, and if no tool may be called", async (t) => {
   const world = await World.of(t);
   world.firstThen("silence", "none", { delay_us: 50_000 });
-  assert.equal(await stream(modelOf(world.routes(undefined, { hedgeToolCalls: true })), TOOLS), "fault-none");
+  assert.equal(await stream(modelOf(world.routes(undefined, { hedgeEffects: true })), TOOLS), "fault-none");
   assert.equal(await stream(modelOf(world.routes()), { ...TOOLS, toolChoice: "none" }), "fault-none");
 });
 

@@ -6,6 +6,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { Agent } from "node:https";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 
 import { eventsOf } from "../src/events.js";
@@ -71,6 +72,37 @@ test("a route that the plan no longer has is forgotten when its table expires, a
   await eventually(() => routes.table("chat") === undefined, "the route is gone");
   assert.equal(routes.pick("voice")?.is_static, true);
   assert.equal(routes.pick("lasting")?.is_static, false);
+});
+
+test("an expired cache is written once when its route is gone, though the stream is refused", async (t) => {
+  const world = await World.of(t);
+  world.firstThen("none", "crlf", { seconds: -1 });
+  await world.routes().wait();
+  const kept = (): string[] => readdirSync(world.cacheFolder).filter((name) => name.endsWith(".json"));
+  await eventually(() => kept().length === 1, "the file");
+  const path = join(world.cacheFolder, kept()[0] ?? "");
+  await world.server.stop();
+  [world.server.planned, world.server.refusal] = [["voice"], 403];
+  await world.server.start();
+  const before = readFileSync(path, "utf8");
+  const routes = world.routes();
+  await eventually(() => routes.table("chat") === undefined, "the route is gone");
+  await eventually(() => readFileSync(path, "utf8") !== before, "the file without it");
+  // Each time it is written, the file is another one.
+  const { ino } = statSync(path);
+  await sleep(200);
+  assert.equal(statSync(path).ino, ino);
+});
+
+test("a jump of the machine's clock expires no table", async (t) => {
+  const world = await World.of(t);
+  world.firstThen("none", "crlf", { static_order: ["sim/crlf", "sim/none"] });
+  const routes = world.routes();
+  await routes.wait();
+  const { now } = Date;
+  t.after(() => (Date.now = now));
+  Date.now = () => now() + 3_600_000;
+  assert.equal(routes.pick("chat")?.is_static, false);
 });
 
 test("a cache that cannot be written is no failure", async (t) => {

@@ -38,6 +38,7 @@ export class TableServer {
   readonly requests: IncomingHttpHeaders[] = [];
   date: string | undefined;
   planned: readonly string[] | undefined;
+  refusal: number | undefined;
   #port = 0;
   #server: Server | undefined;
   readonly #streams = new Map<ServerResponse, string>();
@@ -62,6 +63,7 @@ export class TableServer {
       }
       this.requests.push(request.headers);
       const region = /^\/v1\/routes\/([^/]+)\/watch$/.exec(request.url ?? "")?.[1] ?? assert.fail(request.url);
+      if (this.refusal) return void response.writeHead(this.refusal).end();
       if (region === "nowhere") return void response.writeHead(404).end();
       if (this.date) response.setHeader("date", this.date);
       response.writeHead(200, { "content-type": "text/event-stream" });

@@ -57,7 +57,7 @@ _PORT = 4000
     help="The largest share of second requests; 0 for none.",
 )
 @click.option(
-    "--hedge-tool-calls", is_flag=True, help="Also hedge requests with tools, if calling a tool twice is harmless."
+    "--hedge-effects", is_flag=True, help="Also hedge requests with effects, such as tools, if twice is harmless."
 )
 @click.option("--proxy", metavar="URL", help="A proxy for requests to providers.")
 @log_format_option
@@ -71,7 +71,7 @@ def gateway(
     token: str,
     hosts: tuple[str, ...],
     hedge_ratio: float,
-    hedge_tool_calls: bool,
+    hedge_effects: bool,
     proxy: str | None,
     log_format: LogFormat,
 ) -> None:
@@ -107,7 +107,7 @@ def gateway(
         trust=trust,
         hosts=hosts or None,
         hedge_ratio=hedge_ratio,
-        hedge_tool_calls=hedge_tool_calls,
+        hedge_effects=hedge_effects,
         proxy=proxy,
     )
     server.serve(found, routes, listener, allowed)

@@ -1,6 +1,7 @@
 """The routing client passes the cases that all clients share, `clients/cases.json`."""
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,20 @@ from typing import Any
 
 import pytest
 
-from isochrone.routing.attempts import Cooldowns, HedgeBudget, HedgePlan, order, plan_hedge
+from isochrone.routing.attempts import (
+    Cooldowns,
+    HedgeBudget,
+    HedgePlan,
+    attempt_limit_s,
+    first_token_limit_s,
+    order,
+    plan_hedge,
+)
 from isochrone.routing.documents import TableError, read_table
 from isochrone.routing.effectiveness import Effectiveness, followed
 from isochrone.routing.engine import retry_after_s
+from isochrone.routing.requests import ProviderRequest
+from isochrone.routing.subscription import CollectorClock
 from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
@@ -137,8 +148,8 @@ def test_hedge(case: dict[str, Any]) -> None:
         one,
         one.entries,
         is_streamed=case.get("is_streamed", True),
-        has_tools=case.get("has_tools", False),
-        allow_tools=case.get("allow_tools", False),
+        has_effects=case.get("has_effects", False),
+        allow_effects=case.get("allow_effects", False),
     )
     if isinstance(found, HedgePlan):
         assert {"delay_us": found.delay_us, "target": found.entry.target} == case["hedge"]
@@ -162,6 +173,41 @@ def test_effective(case: dict[str, Any]) -> None:
                 reported.append(requests)
     assert (None if noted.share is None else round(noted.share, 3)) == case["share"]
     assert reported == case["reported"]
+
+
+@cases("effects")
+def test_effects(case: dict[str, Any]) -> None:
+    """Which requests must not be sent twice; see the law of each case."""
+    dialect = case.get("dialect", "openai-chat")
+    request = ProviderRequest(dialect=dialect, endpoint="", document=case["document"])
+    assert request.has_effects is case["has_effects"]
+
+
+@cases("limits")
+def test_limits(case: dict[str, Any]) -> None:
+    """How long a member may be without content; see the law of each case."""
+    plain = document(weights={"a": 1})
+    plain["entries"][0] |= case["entry"]
+    (entry,) = read_table(json.dumps(plain)).entries
+    options = {"is_streamed": case.get("is_streamed", True), "max_tokens": case.get("max_tokens")}
+    first_token_s = first_token_limit_s(entry, body_bytes=case["body_bytes"], **options)
+    left_s, is_last = case.get("left", math.inf), case.get("is_last", False)
+    assert attempt_limit_s(first_token_s, left_s=left_s, is_last=is_last) == (case["seconds"] or math.inf)
+
+
+@cases("clock")
+def test_clock(case: dict[str, Any]) -> None:
+    """What time it is at the collector; see the law of each case."""
+    read = {"wall": 0, "steady": 0}
+    clock = CollectorClock(
+        wall_us=lambda: NOW_AT + read["wall"] * SECOND_US, steady_us=lambda: read["steady"] * SECOND_US
+    )
+    for step in case["steps"]:
+        read |= step
+        if "date" in step:
+            clock.set(step["date"])
+        else:
+            assert clock.now_at() == NOW_AT + step["now"] * SECOND_US
 
 
 @cases("budget")

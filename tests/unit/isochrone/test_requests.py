@@ -86,26 +86,6 @@ def test_the_callers_key_never_goes_with_the_members() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("document", "has_tools"),
-    [
-        ({}, False),
-        ({"tools": []}, False),
-        ({"tools": [{}]}, True),
-        ({"functions": [{}]}, True),
-        ({"mcp_servers": [{}]}, True),
-        ({"conversation": "conv_1"}, True),
-        ({"tools": [{}], "tool_choice": "none"}, False),
-        ({"tools": [{}], "tool_choice": {"type": "none"}}, False),
-        ({"tools": [{}], "tool_choice": "auto"}, True),
-    ],
-)
-def test_which_requests_have_tools(document: dict[str, object], *, has_tools: bool) -> None:
-    """Tools that the model must not call have no effects; to add to a conversation twice is one."""
-    request = requests.ProviderRequest(dialect="openai-chat", endpoint="", document=document)
-    assert request.has_tools is has_tools
-
-
 WAITING, CONTENT, FAILED = Progress.WAITING, Progress.CONTENT, Progress.FAILED
 
 

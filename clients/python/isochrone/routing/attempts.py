@@ -7,11 +7,13 @@ A second request is sent while the first has returned no content. The collector 
 members that stall together have none.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
 
 DEFAULT_RATIO = 0.06
@@ -122,11 +124,33 @@ def failure_of(status: int, *, is_page: bool = False) -> Failure | None:
     return Failure.FAILED if status >= 500 or (is_page and status < 400) else None  # noqa: PLR2004  # classes of statuses
 
 
+def first_token_limit_s(
+    entry: RouteEntry, *, is_streamed: bool, body_bytes: int, max_tokens: int | None
+) -> float | None:
+    """The seconds after which a member without content is held to stall, by its tail in the table; `None`: not known.
+
+    They are far beyond the tail, because a long prompt takes longer than that of a probe: ten seconds, five times the
+    p95, and a second per 4 KiB. An answer without a stream also has five times the time of its most tokens.
+    """
+    tail, speed = entry.ttft_p95_us, entry.tokens_per_second_p50
+    limit_s = 60.0 if tail is None else 10.0 + 5 * (tail.high or tail.value) / SECOND_US
+    if not is_streamed:
+        if not max_tokens or speed is None or speed.value <= 0:
+            return None
+        limit_s += 5 * max_tokens / speed.value
+    return limit_s + body_bytes / 4096
+
+
+def attempt_limit_s(first_token_s: float | None, *, left_s: float, is_last: bool) -> float:
+    """The seconds of an attempt, of `left_s` for the whole request: while another member may answer, half at most."""
+    return left_s if is_last else min(left_s / 2, math.inf if first_token_s is None else first_token_s)
+
+
 class NoHedge(StrEnum):
     """The reasons for not sending a second request."""
 
     NOT_STREAMED = "not_streamed"
-    TOOL_CALL = "tool_call"
+    EFFECTS = "effects"
     STATE = "state"
     NOT_PUBLISHED = "not_published"
     TARGET_AWAY = "target_away"
@@ -141,13 +165,13 @@ class HedgePlan:
 
 
 def plan_hedge(
-    table: RouteTable, order: Sequence[RouteEntry], *, is_streamed: bool, has_tools: bool, allow_tools: bool = False
+    table: RouteTable, order: Sequence[RouteEntry], *, is_streamed: bool, has_effects: bool, allow_effects: bool = False
 ) -> HedgePlan | NoHedge:
-    """Decide on a second request: never unless the table is `ok`, and for a request with tools only with leave."""
+    """Decide on a second request: never unless the table is `ok`, and for a request with effects only with leave."""
     if not is_streamed:
         return NoHedge.NOT_STREAMED
-    if has_tools and not allow_tools:
-        return NoHedge.TOOL_CALL
+    if has_effects and not allow_effects:
+        return NoHedge.EFFECTS
     if table.state is not RouteState.OK:
         return NoHedge.STATE
     hedge = order[0].hedge

@@ -1,6 +1,6 @@
 """Route tables from their JSON form. A document that is wrong in any field on which a client acts is an error.
 
-Fields that only people read (quantiles, evidence, prices) are not read.
+Fields that only people read (other quantiles, evidence, prices) are not read.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from isochrone_common.route_consumer import contradiction
-from isochrone_wire.answers import Window
+from isochrone_wire.answers import Quantile, Window
 from isochrone_wire.durations import MINUTE_US, SECOND_US
 from isochrone_wire.model import Slo
 from isochrone_wire.routes import SCHEMA, Hedge, Provenance, RouteEntry, RouteState, RouteTable
@@ -62,10 +62,9 @@ def require_region(table: RouteTable, region: str) -> None:
 
 
 def read_entry(document: object) -> RouteEntry:
-    """Read a member: where it is, and its share. Raises `TableError`."""
-    found = _read(document, "an entry", _ENTRY)
-    hedge = document.get("hedge") if isinstance(document, dict) else None
-    return RouteEntry(**found, hedge=None if hedge is None else Hedge(**_read(hedge, "hedge", _HEDGE)))
+    """Read a member: where it is, its share, its hedge and its tail. Raises `TableError`."""
+    whole = _UNMEASURED | document if isinstance(document, dict) else document
+    return RouteEntry(**_read(whole, "an entry", _ENTRY))
 
 
 def _read(document: object, what: str, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
@@ -121,9 +120,22 @@ def _up_to(limit: int) -> Callable[[object], int]:
 
 
 def _share(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or not 0 <= value <= 1:
+    if (number := _measure(value)) > 1:
+        raise ValueError
+    return number
+
+
+def _measure(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         raise ValueError
     return float(value)
+
+
+def _quantile(value: object) -> Quantile:
+    if not isinstance(value, dict):
+        raise TypeError
+    high = value.get("high")
+    return Quantile(value=_measure(value.get("value")), high=None if high is None else _measure(high))
 
 
 def _instant(value: object) -> int:
@@ -168,5 +180,9 @@ _ENTRY: Mapping[str, Callable[[Any], Any]] = {
     "dialect": _text,
     "base_url": _http_url,
     "credential_ref": _optional(_text),
+    "hedge": _optional(lambda value: Hedge(**_read(value, "hedge", _HEDGE))),
+    "ttft_p95_us": _optional(_quantile),
+    "tokens_per_second_p50": _optional(_quantile),
 }
+_UNMEASURED = dict.fromkeys(("hedge", "ttft_p95_us", "tokens_per_second_p50"))
 _HEDGE: Mapping[str, Callable[[Any], Any]] = {"target": _text, "delay_us": _optional(_up_to(60 * SECOND_US))}

@@ -2,14 +2,15 @@
 
 Theory of operation: until the first content of a stream another member may still answer, so it is read that far
 before the caller gets it, and a response without a stream is read to its end. An attempt ends as an `Attempt`, with a
-response or an error; a failed one is followed by the next member, and the caller gets the last failure if there is
-none. A hedged request has two attempts at once: the first content wins, and the other attempt is cancelled, which
-closes its connection. No attempt outlives the request with an unread response.
+response or an error; a failed one, or one without content in its time, is followed by the next member, and the caller
+gets the last failure if there is none. A hedged request has two attempts at once: the first content wins, and the other
+attempt is cancelled, which closes its connection. No attempt outlives the request with an unread response.
 """
 
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,15 @@ from typing import Any
 import httpcore
 
 from isochrone.routing import requests
-from isochrone.routing.attempts import REFUSALS, Failure, HedgePlan, failure_of, plan_hedge
+from isochrone.routing.attempts import (
+    REFUSALS,
+    Failure,
+    HedgePlan,
+    attempt_limit_s,
+    failure_of,
+    first_token_limit_s,
+    plan_hedge,
+)
 from isochrone.routing.requests import FirstContent, Headers, Progress, ProviderRequest
 from isochrone.routing.routes import Routes
 from isochrone_common.sse import UNFRAMED_BYTES
@@ -88,6 +97,16 @@ class Attempt:
     is_failed: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sending:
+    """A request on its way to the members of its route, until `until_s` on the monotonic clock."""
+
+    outgoing: Outgoing
+    request: ProviderRequest
+    table: RouteTable
+    until_s: float
+
+
 @dataclass(eq=False)
 class Engine:
     """Sends requests over the connections of one event loop. `served` are the names of routes, all if empty."""
@@ -119,7 +138,9 @@ class Engine:
         if not order:
             self.routes.count("no_capacity")
             return _refusal(self.routes.shortest_rest_s(entries))
-        return await self._try_in_order(outgoing, request, table, order)
+        given_s = outgoing.extensions.get("timeout", {}).get("read")
+        limit_s = min(self.routes.deadline_s, math.inf if given_s is None else given_s)
+        return await self._try_in_order(Sending(outgoing, request, table, time.monotonic() + limit_s), order)
 
     async def elsewhere(
         self,
@@ -139,40 +160,37 @@ class Engine:
         sends_key = requests.has_key(outgoing.headers) and not requests.is_same_origin(outgoing.url, entry.base_url)
         return self.routes.obstacle(entry, sends_callers_key=sends_key)
 
-    async def _try_in_order(
-        self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
-    ) -> Incoming:
-        attempts = await self._first_attempts(outgoing, request, table, order)
+    async def _try_in_order(self, sending: Sending, order: tuple[RouteEntry, ...]) -> Incoming:
+        attempts = await self._first_attempts(sending, order)
         tried = {attempt.entry.target for attempt in attempts}
-        last = attempts[-1]
-        for entry in (entry for entry in order if entry.target not in tried):
-            if not last.is_failed:
+        rest, last = [entry for entry in order if entry.target not in tried], attempts[-1]
+        for entry in rest:
+            if not last.is_failed or time.monotonic() >= sending.until_s:
                 break
             await _discard(last)
             self.routes.count("failovers")
-            last = await self._attempt(outgoing, request, entry)
+            last = await self._attempt(sending, entry, is_last=entry is rest[-1])
         if last.response is None:
             assert last.error is not None
             raise last.error
-        member = {MEMBER: {"route": table.route, "target": last.entry.target}}
+        member = {MEMBER: {"route": sending.table.route, "target": last.entry.target}}
         return replace(last.response, extensions={**last.response.extensions, **member})
 
-    async def _first_attempts(
-        self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
-    ) -> list[Attempt]:
+    async def _first_attempts(self, sending: Sending, order: tuple[RouteEntry, ...]) -> list[Attempt]:
         """Try the first member and, after the hedge delay, the second one; the last attempt counts."""
+        request = sending.request
         hedge = plan_hedge(
-            table,
+            sending.table,
             order,
             is_streamed=request.is_streamed,
-            has_tools=request.has_tools,
-            allow_tools=self.routes.hedge_tool_calls,
+            has_effects=request.has_effects,
+            allow_effects=self.routes.hedge_effects,
         )
         if not isinstance(hedge, HedgePlan):
             self.routes.count(f"not_hedged_{hedge.value}")
-            return [await self._attempt(outgoing, request, order[0])]
+            return [await self._attempt(sending, order[0], is_last=len(order) == 1)]
         self.routes.budget.add_request()
-        first = asyncio.create_task(self._attempt(outgoing, request, order[0]))
+        first = asyncio.create_task(self._attempt(sending, order[0], is_last=False))
         tasks, attempts = [first], list[Attempt]()
         try:
             await asyncio.wait(tasks, timeout=hedge.delay_us / SECOND_US)
@@ -180,7 +198,8 @@ class Engine:
                 attempts.append(await first)
                 return attempts
             self.routes.count("hedges")
-            tasks.append(asyncio.create_task(self._attempt(outgoing, request, hedge.entry)))
+            is_last = len(order) == len((order[0], hedge.entry))
+            tasks.append(asyncio.create_task(self._attempt(sending, hedge.entry, is_last=is_last)))
             await _first_success(tasks, attempts)
             if not attempts[-1].is_failed and attempts[-1].entry is hedge.entry:
                 self.routes.count("hedges_won")
@@ -201,9 +220,33 @@ class Engine:
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
 
-    async def _attempt(self, outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry) -> Attempt:
+    async def _attempt(self, sending: Sending, entry: RouteEntry, *, is_last: bool) -> Attempt:
+        """Ask a member; without content in its time it has failed."""
+        left_s = max(0.0, sending.until_s - time.monotonic())
+        limit_s = attempt_limit_s(self._first_token_s(sending, entry), left_s=left_s, is_last=is_last)
         try:
-            response = await self._exchange(_addressed(outgoing, request, entry, self.routes.key(entry)))
+            async with asyncio.timeout(None if math.isinf(limit_s) else limit_s):
+                return await self._ask(sending, entry)
+        except TimeoutError:
+            self.routes.count("late")
+            self.routes.failed(entry.target)
+            error = httpcore.ReadTimeout(f"{entry.target} returned no content within {limit_s:.3g} s")
+            return Attempt(entry, error=error, is_failed=True)
+
+    def _first_token_s(self, sending: Sending, entry: RouteEntry) -> float | None:
+        request, stated = sending.request, self.routes.first_token_s
+        limit_s = stated.get(request.route) if isinstance(stated, Mapping) else stated
+        if limit_s is not None:
+            return limit_s
+        size = len(sending.outgoing.body)
+        return first_token_limit_s(
+            entry, is_streamed=request.is_streamed, body_bytes=size, max_tokens=request.max_tokens
+        )
+
+    async def _ask(self, sending: Sending, entry: RouteEntry) -> Attempt:
+        request = sending.request
+        try:
+            response = await self._exchange(_addressed(sending.outgoing, request, entry, self.routes.key(entry)))
         except _RETRIABLE as error:
             self.routes.failed(entry.target)
             return Attempt(entry, error=error, is_failed=True)

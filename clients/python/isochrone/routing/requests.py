@@ -4,6 +4,7 @@ The model of a request is the name of a route. Only the model, the address and t
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -25,6 +26,11 @@ KEY_HEADERS = (
     *(b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"),
     *(b"openai-organization", b"openai-project"),
 )
+# Parts of the names of fields by which models call tools, search or run code, and providers keep what is said.
+_EFFECTS = re.compile(r"tools|functions|mcp|plugin|search|store|conversation|previous|background|container")
+_TOOLS = {"tools", "functions", "mcp_servers"}
+_UNSET = (None, False, "", "none", [])
+_TOKEN_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
 
 
@@ -48,12 +54,21 @@ class ProviderRequest:
         return self.document.get("stream") is True
 
     @property
-    def has_tools(self) -> bool:
-        """True if the model may call a tool, or if the request adds to a conversation that the provider keeps."""
+    def max_tokens(self) -> int | None:
+        """The largest number of tokens that the caller asks for; `None` without one."""
+        found = (self.document.get(name) for name in _TOKEN_LIMITS)
+        return next((limit for limit in found if isinstance(limit, int)), None)
+
+    @property
+    def has_effects(self) -> bool:
+        """True if the request does more than ask for an answer: twice, it would be done and billed twice."""
+        given = {name.lower() for name, value in self.document.items() if value not in _UNSET}
         choice = self.document.get("tool_choice")
-        forbidden = choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
-        has_tools = any(self.document.get(name) for name in ("tools", "functions", "mcp_servers"))
-        return (has_tools and not forbidden) or bool(self.document.get("conversation"))
+        if choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none"):
+            given -= _TOOLS
+        # The Responses API stores what does not ask otherwise.
+        is_stored = self.dialect == "openai-responses" and self.document.get("store") is not False
+        return is_stored or any(map(_EFFECTS.search, given))
 
 
 def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import math
 import os
 import queue
 import random
@@ -50,9 +51,13 @@ class Routes:
     `send_callers_key`. After a 401, 402, 403, 404 or 408 the next member is tried, unless `failover_on_refusals` is
     false.
 
-    `hedge_ratio` is the largest share of second requests, 0 for none; requests with tools have one only with
-    `hedge_tool_calls`. `counters` counts what happened since the start, by name. With `metrics`, `prometheus_client`
-    exports `isochrone_routing_effective`.
+    A member that has returned no content after `first_token_s` seconds, one number or one for each route, is given up
+    while another one may answer; without it, the limit follows from its tail in the table. `deadline_s` is the time of
+    all members together until the answer begins; so is the caller's read timeout.
+
+    `hedge_ratio` is the largest share of second requests, 0 for none; requests that have effects, as of tools or by
+    what the provider keeps, have one only with `hedge_effects`. `counters` counts what happened since the start, by
+    name. With `metrics`, `prometheus_client` exports `isochrone_routing_effective`.
     """
 
     def __init__(
@@ -65,9 +70,11 @@ class Routes:
         hosts: Collection[str] | None = None,
         cache_folder: str | Path | None = DEFAULT_CACHE_FOLDER,
         hedge_ratio: float = DEFAULT_RATIO,
-        hedge_tool_calls: bool = False,
+        hedge_effects: bool = False,
         failover_on_refusals: bool = True,
         send_callers_key: bool = False,
+        first_token_s: float | Mapping[str, float] | None = None,
+        deadline_s: float = math.inf,
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         trust: Trust | None = None,
@@ -79,8 +86,10 @@ class Routes:
             raise ValueError(f"{url!r} is no address of a collector: use one like https://isochrone.example:4680")
         self.url = url
         self.region = region
-        self.hedge_tool_calls = hedge_tool_calls
+        self.hedge_effects = hedge_effects
         self.failover_on_refusals = failover_on_refusals
+        self.first_token_s = first_token_s
+        self.deadline_s = deadline_s
         self.budget = HedgeBudget(ratio=hedge_ratio, tokens=1.0 if hedge_ratio else 0.0)
         self.cooldowns = Cooldowns()
         self.counters: Counter[str] = Counter()

@@ -22,8 +22,6 @@ from isochrone_wire.routes import RouteTable
 
 # The header has whole seconds.
 _TOLERANCE_US = 2 * SECOND_US
-# On Linux this clock counts while the machine is suspended, too.
-_STEADY = getattr(time, "CLOCK_BOOTTIME", None)
 _TIMEOUT = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 25.0}
 _OK = 200
 _MOST_REFUSAL_BYTES = 500
@@ -32,20 +30,32 @@ OnTable = Callable[[RouteTable, str], None]
 Count = Callable[[str], None]
 
 
+def _wall_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _steady_us() -> int:
+    # On Linux this clock counts while the machine is suspended, too.
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return (time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)) // 1000
+
+
+@dataclass(slots=True)
 class CollectorClock:
     """The collector's clock: its last `Date` header and a steady clock since; without one, this machine's clock."""
 
-    def __init__(self) -> None:
-        self._ahead_us: int | None = None
+    wall_us: Callable[[], int] = _wall_us
+    steady_us: Callable[[], int] = _steady_us
+    _ahead_us: int | None = None
 
     def now_at(self) -> int:
         """The instant, in microseconds since the epoch."""
-        return _wall_us() if self._ahead_us is None else _steady_us() + self._ahead_us
+        return self.wall_us() if self._ahead_us is None else self.steady_us() + self._ahead_us
 
     def set(self, date: str) -> None:
         """Set the clock by a `Date` header that has just arrived."""
-        wall_us = _wall_us()
-        self._ahead_us = wall_us + lead_us(date, now_at=wall_us) - _steady_us()
+        wall_us = self.wall_us()
+        self._ahead_us = wall_us + lead_us(date, now_at=wall_us) - self.steady_us()
 
 
 def lead_us(date: str, *, now_at: int) -> int:
@@ -55,14 +65,6 @@ def lead_us(date: str, *, now_at: int) -> int:
     except (ValueError, OverflowError):
         return 0
     return lead if abs(lead) > _TOLERANCE_US else 0
-
-
-def _wall_us() -> int:
-    return time.time_ns() // 1000
-
-
-def _steady_us() -> int:
-    return (time.monotonic_ns() if _STEADY is None else time.clock_gettime_ns(_STEADY)) // 1000
 
 
 class RefusedError(Exception):

@@ -16,10 +16,9 @@ import pytest
 
 import isochrone.routing.routes
 from fixtures.routing_client import PATIENCE, REGION, World, ask, client_of
-from isochrone.routing import Routes, subscription, table_file
+from isochrone.routing import Routes, table_file
 from testdata.waiting import eventually
 
-HOUR_NS = 3_600_000_000_000
 CHILD_S = 20
 
 
@@ -95,22 +94,6 @@ def test_forked_workers_move_at_different_times(world: World) -> None:
     share = routes._tables.share
     assert in_child(lambda: routes._tables.share != share) == 0
     assert routes._tables.share == share
-
-
-def test_a_clock_that_is_set_expires_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a `Date` header, the collector's clock goes on although this machine's is set."""
-    clock, wall_ns = subscription.CollectorClock(), time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: wall_ns)
-    assert clock.now_at() == wall_ns // 1000
-    clock.set(time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(wall_ns / 1e9)))
-    monkeypatch.setattr(time, "time_ns", lambda: wall_ns + 2 * HOUR_NS)
-    assert 0 <= clock.now_at() - wall_ns // 1000 < 60_000_000
-
-
-@pytest.mark.parametrize("date", ["", "soon", "Sat, 99 Nov 2026 08:00:00 GMT"])
-def test_a_date_that_is_none_changes_nothing(date: str) -> None:
-    """The clock of this machine is used."""
-    assert subscription.lead_us(date, now_at=1) == 0
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4680", "isochrone.example", "grpc://x:1", "http://", ""])

@@ -22,7 +22,7 @@ from fixtures.peer import ANSWER, Handler, peer
 from fixtures.routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
 from fixtures.simulator import Simulator
 from isochrone.routing import Routes
-from isochrone.routing.engine import Attempt, Engine, Incoming, Outgoing
+from isochrone.routing.engine import Attempt, Engine, Incoming, Outgoing, Sending
 from isochrone.routing.httpx2 import AsyncTransport, Transport
 from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
@@ -171,14 +171,6 @@ def test_keys_come_from_the_environment(world: World, monkeypatch: pytest.Monkey
     assert routes.key(entry) == "sk-1"
 
 
-def test_other_hosts_get_nothing(world: World) -> None:
-    """With `hosts`, a table cannot send requests and keys elsewhere."""
-    world.publish(world.entry("none", weight=1.0, url="http://localhost:1/v1"), world.entry("crlf"))
-    routes = world.routes(hosts=["127.0.0.1"])
-    assert ask(client_of(routes)) == "fault-crlf"
-    assert routes.counters["host_refused"] == 1
-
-
 @pytest.mark.parametrize("first", ["silence", "headers-only"])
 def test_a_stalled_stream_is_hedged(world: World, first: str) -> None:
     """If the first choice has no content after the delay, the second answers, and the first is cancelled."""
@@ -203,7 +195,7 @@ def test_hedges_have_a_budget(world: World) -> None:
     ("hedge", "request_options", "table", "reason"),
     [
         (Hedge(target="sim/none", stall_lift=4.0, reason="the two stall together"), {}, {}, "not_published"),
-        (Hedge(target="sim/none", delay_us=50_000), {"tools": TOOLS}, {}, "tool_call"),
+        (Hedge(target="sim/none", delay_us=50_000), {"tools": TOOLS}, {}, "effects"),
         (Hedge(target="sim/none", delay_us=50_000), {}, {"state": RouteState.DEGRADED}, "state"),
     ],
 )
@@ -218,9 +210,9 @@ def test_what_is_not_hedged(
 
 
 def test_tool_calls_are_hedged_on_request(world: World) -> None:
-    """`hedge_tool_calls` is for tools without effects."""
+    """`hedge_effects` is for tools without effects."""
     world.first_then("silence", "none", hedge=Hedge(target="sim/none", delay_us=50_000))
-    routes = world.routes(hedge_tool_calls=True)
+    routes = world.routes(hedge_effects=True)
     assert stream(client_of(routes), tools=TOOLS) == "fault-none"
 
 
@@ -528,7 +520,7 @@ async def test_a_response_for_nobody_is_closed(world: World, monkeypatch: pytest
     async def close() -> None:
         counts["closed"] += 1
 
-    async def attempt(_outgoing: Outgoing, _request: Any, entry: RouteEntry) -> Attempt:
+    async def attempt(_sending: Sending, entry: RouteEntry, *, is_last: bool) -> Attempt:
         await (arrives if entry.target == "sim/crlf" else asyncio.Event()).wait()
         counts["opened"] += 1
         return Attempt(entry, Incoming(status=200, headers=[], rest=_nothing(), aclose=close))

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
+import math
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -17,6 +19,7 @@ from testdata.client_cases import cases
 
 Case = dict[str, Any]
 NAMES = ("first", "second")
+TOOLS = [{"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}]
 URL = "http://127.0.0.1:9/v1/chat/completions"
 
 
@@ -33,24 +36,31 @@ def member(name: str, script: Case, *, is_streamed: bool) -> Handler:
     head = f"HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\nconnection: close\r\n"
     if "retry_after" in script:
         head += f"retry-after: {script['retry_after']}\r\n"
-    size = len(text) + (script.get("then") == "cut")
+    then, end = script.get("then"), ":\n\n" if "pause" in script else ""
+    size = len(text + end) + (then in ("cut", "silence"))
 
     async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if script.get("then") == "reset":
+        if then == "reset":
             return reset(writer)
+        await (asyncio.Event().wait() if script.get("silent") else asyncio.sleep(script.get("delay", 0)))
         writer.write(f"{head}content-length: {size}\r\n\r\n{text}".encode())
+        await writer.drain()
+        await (asyncio.Event().wait() if then == "silence" else asyncio.sleep(script.get("pause", 0)))
+        writer.write(end.encode())
         await writer.drain()
         return None
 
     return handle
 
 
-async def answer_of(client: httpx2.AsyncClient, *, is_streamed: bool) -> str | int:
-    """The member that answered, the status of a refusal, or `broken` for an answer that fails later."""
+async def answer_of(client: httpx2.AsyncClient, **more: Any) -> str | int:
+    """The member that answered, the status of a refusal, `broken` for an answer that fails later, or `timeout`."""
     try:
-        answer = await client.post(URL, json={"model": "chat", "messages": MESSAGES, "stream": is_streamed})
+        answer = await client.post(URL, json={"model": "chat", "messages": MESSAGES, **more})
     except httpx2.RemoteProtocolError:
         return "broken"
+    except httpx2.ReadTimeout:
+        return "timeout"
     if answer.status_code != 200:
         return answer.status_code
     return next((name for name in NAMES if f'"{name}"' in answer.text), "broken")
@@ -64,24 +74,49 @@ def rest_of(routes: Routes) -> str | None:
     return None if drawn and drawn.target == "sim/first" else "failing"
 
 
+async def check(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool) -> None:
+    async with AsyncExitStack() as stack:
+        entries = []
+        for name in NAMES:
+            port = await stack.enter_async_context(peer(member(name, case.get(name, {}), is_streamed=is_streamed)))
+            entries.append(world.entry(name, weight=float(name == "first"), url=f"http://127.0.0.1:{port}/v1"))
+        world.publish(entries[0], world.entry("witness"), route="witness")
+        world.publish(*entries)
+        options = {"failover_on_refusals": case.get("refusals", True), "first_token_s": case.get("first_token")}
+        routes = await asyncio.to_thread(world.routes, deadline_s=case.get("deadline", math.inf), **options)
+        transport = AsyncTransport(routes)
+        client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, timeout=None))
+        if case.get("failed_before"):
+            routes.failed("sim/first")
+        with caplog.at_level(logging.WARNING, "isochrone.routing"):
+            tools = {"tools": TOOLS} if case.get("tools") else {}
+            assert await answer_of(client, stream=is_streamed, **tools) == case["answer"]
+        assert rest_of(routes) == case["rest"]
+        assert [record.message for record in caplog.records][:1] == [*filter(None, [case.get("logged")])]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
 @cases("failover")
-async def test_failover(world: World, case: Case, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failover(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool) -> None:
     """Which member answers, what rests, and what the log states; see the law of each case."""
-    for is_streamed in case.get("stream", [False, True]):
-        caplog.clear()
-        async with AsyncExitStack() as stack:
-            entries = []
-            for name in NAMES:
-                port = await stack.enter_async_context(peer(member(name, case.get(name, {}), is_streamed=is_streamed)))
-                weight = float(name == "first")
-                entries.append(world.entry(name, weight=weight, url=f"http://127.0.0.1:{port}/v1"))
-            world.publish(entries[0], world.entry("witness"), route="witness")
-            world.publish(*entries)
-            routes = await asyncio.to_thread(world.routes, failover_on_refusals=case.get("refusals", True))
-            client = await stack.enter_async_context(httpx2.AsyncClient(transport=AsyncTransport(routes)))
-            if case.get("failed_before"):
-                routes.failed("sim/first")
-            with caplog.at_level(logging.WARNING, "isochrone.routing"):
-                assert await answer_of(client, is_streamed=is_streamed) == case["answer"]
-            assert rest_of(routes) == case["rest"]
-            assert [record.message for record in caplog.records][:1] == [*filter(None, [case.get("logged")])]
+    if is_streamed in case.get("stream", [False, True]):
+        await check(world, case, caplog, is_streamed=is_streamed)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@cases("deadlines")
+async def test_deadlines(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool) -> None:
+    """How long a member may be silent; see the law of each case."""
+    if is_streamed in case.get("stream", [False, True]):
+        await check(world, case, caplog, is_streamed=is_streamed)
+
+
+async def test_the_callers_timeout_is_that_of_all_members(world: World) -> None:
+    """The read timeout of a client ends a request whose members are silent; each one has no time of its own."""
+    async with peer(member("first", {"silent": True}, is_streamed=False)) as port:
+        silent = [world.entry(name, url=f"http://127.0.0.1:{port}/v1") for name in ("first", "second", "third")]
+        world.publish(replace(silent[0], weight=1.0), *silent[1:])
+        routes = await asyncio.to_thread(world.routes)
+        async with httpx2.AsyncClient(transport=AsyncTransport(routes), timeout=0.4) as client:
+            assert await answer_of(client) == "timeout"
+    assert routes.counters["failovers"] <= 2
