@@ -17,7 +17,8 @@ import type {
 import { failureOf, hasEffects } from "./attempts.js";
 import { retryAfterMs } from "./cooldowns.js";
 import type { RouteEntry } from "./documents.js";
-import { send, type Outcome } from "./failover.js";
+import { resumed, send, type Outcome } from "./failover.js";
+import { FAILED_REASON, type Progress } from "./firstContent.js";
 import type { Member, Routes } from "./routes.js";
 
 /** The model of a provider for a member; `undefined` leaves the member out, for example because of its dialect. */
@@ -107,14 +108,7 @@ const stream: Ask<LanguageModelV4StreamResult> = async (model, options) => {
   return { failure: isFailed ? "failed" : undefined, value: { ...result, stream: resumed(shown, reader) } };
 };
 
-type Progress = "waiting" | "content" | "failed";
-
 const OPENINGS = /^(stream-start|response-metadata|raw|(text|reasoning)-(start|end))$/;
-/** Finish reasons that are failures of the provider, without separators; the agent has the same ones. */
-const FAILED_REASON = new RegExp(
-  "abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|other$|unspecified|preempt" +
-    "|interrupt|disconnect|kill|evict|crash|lost|unhealthy|unavailable|missing|toomany|noimage",
-);
 /** The fields of an error, in a frame that is no chunk of an answer. */
 const ERROR_FIELD = /error|exception|code|detail|message/i;
 
@@ -140,21 +134,6 @@ function isUnread(error: unknown): boolean {
   if (typeof value !== "object" || value === null) return true;
   const { type, object } = value as Record<string, unknown>;
   return !Object.keys(value).some((name) => ERROR_FIELD.test(name)) && !/error|exception/i.test(`${type} ${object}`);
-}
-
-/** The stream from its beginning: the parts that were held, then the rest. */
-function resumed(
-  held: LanguageModelV4StreamPart[],
-  reader: ReadableStreamDefaultReader<LanguageModelV4StreamPart>,
-): ReadableStream<LanguageModelV4StreamPart> {
-  return new ReadableStream({
-    async pull(controller) {
-      const { done, value } = held.length > 0 ? { done: false, value: held.shift() } : await reader.read();
-      if (done) controller.close();
-      else controller.enqueue(value as LanguageModelV4StreamPart);
-    },
-    cancel: (reason) => reader.cancel(reason),
-  });
 }
 
 /** The caller's own errors end its request; a connection, a server or a body that fails is the member's. */

@@ -154,6 +154,18 @@ function noted<T>({ routes, table }: RoutedRequest<T>, entry: RouteEntry, outcom
   return outcome;
 }
 
+/** A stream from its beginning: the parts that were held, then the rest. */
+export function resumed<T>(held: T[], reader: ReadableStreamDefaultReader<T>): ReadableStream<T> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = held.length > 0 ? { done: false, value: held.shift() } : await reader.read();
+      if (done) controller.close();
+      else controller.enqueue(value as T);
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
 /** The value if it comes within a time, otherwise another one. */
 async function within<T>(value: Promise<T>, limitMs: number, otherwise: () => T): Promise<T> {
   if (limitMs > MAX_TIMER_MS) return value;

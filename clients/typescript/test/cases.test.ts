@@ -1,7 +1,8 @@
 /** The client passes the cases that all clients share, `clients/cases.json`. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import { optionFields } from "../src/ai.js";
@@ -10,6 +11,7 @@ import { CollectorClock } from "../src/clock.js";
 import { Cooldowns, retryAfterMs } from "../src/cooldowns.js";
 import { readTable, TableError, type RouteTable } from "../src/documents.js";
 import { Effectiveness, followed } from "../src/effectiveness.js";
+import { FirstContent, type Progress } from "../src/firstContent.js";
 import { FollowedTables, TableCursor } from "../src/tables.js";
 
 /** The cases are data; a field that is missing has the default of its use. */
@@ -158,6 +160,23 @@ cases("clock", (one) => {
     ({ wall, steady } = step);
     if (step.date) clock.set(step.date);
     else assert.equal(clock.now(), NOW + step.now * 1000);
+  }
+});
+
+cases("first_content", ({ dialect }) => {
+  const folder = join(process.env["ISOCHRONE_TEST_WIRE"] ?? "", dialect);
+  for (const name of readdirSync(folder)) {
+    const { status, headers, frames, expected }: Case = JSON.parse(readFileSync(join(folder, name), "utf8"));
+    if (status !== 200 || /\/(json|html)$/.test(headers["content-type"])) continue;
+    const bytes = Buffer.concat(frames.map(([, data]: Case) => Buffer.from(data.base64 ?? data, data.base64 && "base64")));
+    for (const size of [bytes.length, 1]) {
+      const [finder, decoder] = [new FirstContent(dialect), new TextDecoder()];
+      let progress: Progress = "waiting";
+      for (let begin = 0; begin < bytes.length && progress === "waiting"; begin += size)
+        progress = finder.receive(decoder.decode(bytes.subarray(begin, begin + size), { stream: true }));
+      if (progress === "waiting") progress = finder.end();
+      assert.equal(progress === "content" ? "content" : "failed", expected.client, `${name} by ${size} bytes`);
+    }
   }
 });
 

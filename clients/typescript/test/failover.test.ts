@@ -1,25 +1,24 @@
-/** The client passes the cases of `clients/cases.json` in which members answer requests, with the real `ai` package. */
+/** The client passes the cases of `clients/cases.json` in which members answer requests, with the real packages `ai` and
+ * `openai`. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { after, before, test } from "node:test";
+import { after, before, test, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { APICallError } from "@ai-sdk/provider";
-import { generateText, jsonSchema, streamText, tool, type LanguageModel } from "ai";
+import { generateText, jsonSchema, streamText, tool } from "ai";
+import OpenAI from "openai";
 
-import type { RouteEntry, Routes } from "../src/index.js";
-import { eventually, modelOf, PROMPT, World } from "./world.js";
+import { routedFetch, type RouteEntry, type Routes } from "../src/index.js";
+import { deadUrl, eventually, modelOf, PROMPT, World } from "./world.js";
 
 /** The cases are data; a field that is missing has the default of its use. */
 type Case = any;
 
 const PATH = new URL("../../../cases.json", import.meta.url);
 const CASES: Record<string, Case[]> = JSON.parse(readFileSync(PATH, "utf8"));
-
-const TOOLS = { tools: { pay: tool({ inputSchema: jsonSchema({ type: "object", properties: {} }) }) } };
 
 /** The scripts of the members by the first part of their path, `/CASE-NAME`. */
 const scripts = new Map<string, Case>();
@@ -56,22 +55,43 @@ after(() => {
   providers.close();
 });
 
-/** The member that answered, the status of a refusal, `broken` for an answer that fails later, or `timeout`. */
-async function answerOf(model: LanguageModel, isStreamed: boolean, more: object): Promise<string | number> {
-  const options = { model, prompt: PROMPT, maxRetries: 0, onError: () => undefined, ...more };
-  try {
-    if (!isStreamed) return (await generateText(options)).text;
-    let text = "";
-    for await (const part of streamText(options).fullStream) {
-      if (part.type === "error") throw text ? new Error("it fails later", { cause: part.error }) : part.error;
-      if (part.type === "text-delta") text += part.text;
-    }
-    return text;
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "TimeoutError") return "timeout";
-    const status = APICallError.isInstance(error) ? (error.statusCode ?? 0) : 0;
-    return status >= 400 ? status : "broken";
+/** A client of a route: it returns the text of an answer, and throws the errors of its SDK. */
+type Ask = (routes: Routes, isStreamed: boolean, hasTools: boolean) => Promise<string>;
+
+const askByAi: Ask = async (routes, isStreamed, hasTools) => {
+  const pay = tool({ inputSchema: jsonSchema({ type: "object", properties: {} }) });
+  const more: object = hasTools ? { tools: { pay } } : {};
+  const options = { model: modelOf(routes), prompt: PROMPT, maxRetries: 0, onError: () => undefined, ...more };
+  if (!isStreamed) return (await generateText(options)).text;
+  let text = "";
+  for await (const part of streamText(options).fullStream) {
+    if (part.type === "error") throw text ? new Error("it fails later", { cause: part.error }) : part.error;
+    if (part.type === "text-delta") text += part.text;
   }
+  return text;
+};
+
+const askByOpenai: Ask = async (routes, isStreamed, hasTools) => {
+  const client = new OpenAI({ apiKey: "caller", baseURL: deadUrl(), maxRetries: 0, fetch: routedFetch(routes) });
+  const tools = [{ type: "function" as const, function: { name: "pay" } }];
+  const messages = [{ role: "user" as const, content: PROMPT }];
+  const options = { model: "chat", messages, ...(hasTools && { tools }) };
+  if (!isStreamed) return (await client.chat.completions.create(options)).choices[0]?.message.content ?? "";
+  let text = "";
+  for await (const chunk of await client.chat.completions.create({ ...options, stream: true }))
+    text += chunk.choices[0]?.delta.content ?? "";
+  return text;
+};
+
+const CLIENTS = { ai: askByAi, openai: askByOpenai };
+
+/** The member that answered, the status of a refusal, `broken` for an answer that fails later, or `timeout`. */
+function answerOf(answer: Promise<string>): Promise<string | number> {
+  return answer.catch((error: Case) => {
+    const isTimeout = error.name === "TimeoutError" || error instanceof OpenAI.APIConnectionTimeoutError;
+    const status = error.statusCode ?? error.status;
+    return isTimeout ? "timeout" : status >= 400 ? status : "broken";
+  });
 }
 
 /** How the first member rests, by a route that it shares with a member that no request is sent to. */
@@ -82,34 +102,38 @@ function restOf(routes: Routes): string | null {
 
 let count = 0;
 
+async function check(t: TestContext, one: Case, ask: Ask, isStreamed: boolean): Promise<void> {
+  count += 1;
+  const world = await World.of(t);
+  const [first, second] = ["first", "second"].map((name) => {
+    const path = `/${count}-${name}`;
+    scripts.set(path, one[name] ?? {});
+    const base_url = `http://127.0.0.1:${(providers.address() as AddressInfo).port}${path}/v1`;
+    return world.entry(name, { base_url, weight: name === "first" ? 1 : 0 });
+  }) as [RouteEntry, RouteEntry];
+  world.publish([first, world.entry("witness")], { route: "witness" });
+  world.publish([first, second]);
+  const lines: string[] = [];
+  const routes = world.routes(undefined, {
+    cacheFolder: null,
+    failoverOnRefusals: one.refusals,
+    firstTokenMs: inMs(one.first_token),
+    deadlineMs: inMs(one.deadline),
+    log: (line) => lines.push(line),
+  });
+  await eventually(() => routes.table("chat") !== undefined, "the tables");
+  if (one.failed_before) routes.failed("sim/first");
+  assert.equal(await answerOf(ask(routes, isStreamed, one.tools ?? false)), one.answer);
+  assert.equal(restOf(routes), one.rest);
+  assert.deepEqual(lines.slice(0, 1), one.logged ? [`isochrone: ${one.logged}`] : []);
+}
+
 function cases(subject: string): void {
   for (const one of CASES[subject] ?? assert.fail(`no cases of ${subject}`))
     test(`${subject}: ${one.law}`, async (t) => {
-      for (const isStreamed of one.stream ?? [false, true]) {
-        count += 1;
-        const world = await World.of(t);
-        const [first, second] = ["first", "second"].map((name) => {
-          const path = `/${count}-${name}`;
-          scripts.set(path, one[name] ?? {});
-          const base_url = `http://127.0.0.1:${(providers.address() as AddressInfo).port}${path}/v1`;
-          return world.entry(name, { base_url, weight: name === "first" ? 1 : 0 });
-        }) as [RouteEntry, RouteEntry];
-        world.publish([first, world.entry("witness")], { route: "witness" });
-        world.publish([first, second]);
-        const lines: string[] = [];
-        const routes = world.routes(undefined, {
-          cacheFolder: null,
-          failoverOnRefusals: one.refusals,
-          firstTokenMs: inMs(one.first_token),
-          deadlineMs: inMs(one.deadline),
-          log: (line) => lines.push(line),
-        });
-        await eventually(() => routes.table("chat") !== undefined, "the tables");
-        if (one.failed_before) routes.failed("sim/first");
-        assert.equal(await answerOf(modelOf(routes), isStreamed, one.tools ? TOOLS : {}), one.answer);
-        assert.equal(restOf(routes), one.rest);
-        assert.deepEqual(lines.slice(0, 1), one.logged ? [`isochrone: ${one.logged}`] : []);
-      }
+      for (const [name, ask] of Object.entries(CLIENTS))
+        for (const isStreamed of one.stream ?? [false, true])
+          await t.test(`${name}, ${isStreamed ? "stream" : "answer"}`, (step) => check(step, one, ask, isStreamed));
     });
 }
 
@@ -119,5 +143,26 @@ function inMs(seconds: Case): Case {
   return Object.fromEntries(Object.entries<number>(seconds).map(([route, value]) => [route, value * 1000]));
 }
 
+for (const one of CASES["members"] ?? assert.fail("no cases of members"))
+  test(`members: ${one.law}`, async (t) => {
+    const world = await World.of(t);
+    const origin = `http://127.0.0.1:${(providers.address() as AddressInfo).port}`;
+    scripts.set("/0-first", {});
+    world.publish([world.entry("first", { base_url: `${origin}/0-first/v1`, weight: 1, ...one.entry })]);
+    const { hosts, send_callers_key: sendCallersKey = false, callers_key: key = "caller" } = one;
+    const options = { cacheFolder: null, keys: { mine: "sk-1" }, hosts, sendCallersKey, log: () => undefined };
+    const answer = await routedFetch(world.routes(undefined, options))(
+      `${one.is_own ? origin : "http://127.0.0.1:9"}/v1/chat/completions`,
+      {
+        method: "POST",
+        headers: key ? { authorization: `Bearer ${key}` } : {},
+        body: JSON.stringify({ model: "chat", messages: [] }),
+      },
+    );
+    const text = await answer.text();
+    if (!one.why) return assert.equal(answer.status, 200);
+    assert.equal(answer.status, 400);
+    assert.ok(text.includes(`the route chat can take this request: sim/first ${one.why}`), text);
+  });
 cases("failover");
 cases("deadlines");

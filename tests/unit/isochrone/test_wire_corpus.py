@@ -2,15 +2,14 @@
 
 import re
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from isochrone.routing.requests import FirstContent, Progress
 from isochrone_common.dialects.failures import FAILED_REASON
+from testdata.client_cases import cases
 from testdata.wire_corpus import CORPUS, Stream
 
-AI_CLIENT = Path(__file__).parents[3] / "clients" / "typescript" / "src" / "ai.ts"
-STREAMS = pytest.mark.parametrize("stream", [stream for stream in CORPUS if stream.is_stream], ids=repr)
+FIRST_CONTENT = Path(__file__).parents[3] / "clients" / "typescript" / "src" / "firstContent.ts"
 
 
 def first_progress(stream: Stream, size: int | None = None) -> tuple[Progress, int | None]:
@@ -25,24 +24,20 @@ def first_progress(stream: Stream, size: int | None = None) -> tuple[Progress, i
     return finder.end(), None
 
 
-@STREAMS
-def test_what_a_caller_gets(stream: Stream) -> None:
-    """A token or a regular end is content, anything else at the end of the stream a failure."""
-    progress, place = first_progress(stream)
-    is_content = progress is Progress.CONTENT
-    assert ("content" if is_content else "failed") == stream.expected.client
-    if stream.expected.first_content is not None and is_content:
-        assert place == stream.expected.first_content
-
-
-@STREAMS
-def test_the_boundaries_of_reads_change_nothing(stream: Stream) -> None:
-    """A verdict needs the same frame whether bytes arrive one by one or in whole frames."""
-    assert first_progress(stream, 1) == first_progress(stream)
+@cases("first_content")
+def test_what_a_caller_gets(case: dict[str, Any]) -> None:
+    """A token or a regular end is content, anything else at the end of a stream a failure; by bytes as by frames."""
+    for stream in (one for one in CORPUS if one.is_stream and one.dialect == case["dialect"]):
+        progress, place = first_progress(stream)
+        is_content = progress is Progress.CONTENT
+        assert ("content" if is_content else "failed") == stream.expected.client, stream
+        if stream.expected.first_content is not None and is_content:
+            assert place == stream.expected.first_content, stream
+        assert first_progress(stream, 1) == (progress, place), stream
 
 
 def test_the_clients_know_the_same_failed_finish_reasons() -> None:
     """The pattern of the TypeScript client is that of the dialects."""
-    source = re.search(r"FAILED_REASON = new RegExp\((.+?)\);", AI_CLIENT.read_text(), re.DOTALL)
+    source = re.search(r"FAILED_REASON = new RegExp\((.+?)\);", FIRST_CONTENT.read_text(), re.DOTALL)
     assert source
     assert "".join(re.findall(r'"(.+?)"', source[1])) == FAILED_REASON.pattern

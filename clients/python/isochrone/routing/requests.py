@@ -29,7 +29,7 @@ KEY_HEADERS = (
 # Parts of the names of fields by which models call tools, search or run code, and providers keep what is said.
 _EFFECTS = re.compile(r"tools|functions|mcp|plugin|search|store|conversation|previous|background|container")
 _TOOLS = {"tools", "functions", "mcp_servers"}
-_UNSET = (None, False, "", "none", [])
+_UNSET: tuple[object, ...] = (None, False, "", "none", [])
 _TOKEN_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
 

@@ -111,6 +111,26 @@ async def test_deadlines(world: World, case: Case, caplog: pytest.LogCaptureFixt
         await check(world, case, caplog, is_streamed=is_streamed)
 
 
+@cases("members")
+async def test_members(world: World, case: Case) -> None:
+    """Which members may take a request, and why others may not; see the law of each case."""
+    async with peer(member("first", {}, is_streamed=False)) as port:
+        entry = replace(world.entry("first", weight=1.0, url=f"http://127.0.0.1:{port}/v1"), **case.get("entry", {}))
+        world.publish(entry)
+        options = {"hosts": case.get("hosts"), "send_callers_key": case.get("send_callers_key", False)}
+        routes = await asyncio.to_thread(world.routes, keys={"mine": "sk-1"}, **options)
+        url = URL.replace(":9/", f":{port}/") if case.get("is_own") else URL
+        key = case.get("callers_key", "caller")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        async with httpx2.AsyncClient(transport=AsyncTransport(routes)) as client:
+            answer = await client.post(url, json={"model": "chat", "messages": MESSAGES}, headers=headers)
+    if case["why"]:
+        assert answer.status_code == 400
+        assert f"the route chat can take this request: sim/first {case['why']}" in answer.text
+    else:
+        assert answer.is_success
+
+
 async def test_the_callers_timeout_is_that_of_all_members(world: World) -> None:
     """The read timeout of a client ends a request whose members are silent; each one has no time of its own."""
     async with peer(member("first", {"silent": True}, is_streamed=False)) as port:
