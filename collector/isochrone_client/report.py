@@ -64,8 +64,9 @@ METHOD = {
         "limited to 5 % (Benjamini-Hochberg)."
     ),
     "Percentiles": (
-        "Nearest rank, with intervals from order statistics; with too few samples for an interval, no percentile is "
-        "shown. A timeout counts as longer than any measured value; throttled and skipped rounds are counted apart."
+        "Nearest rank, with intervals from order statistics; a value with too few samples for an interval has a "
+        "question mark. A timeout counts as longer than any measured value; throttled and skipped rounds are counted "
+        "apart."
     ),
     "Unknown": "A dash means unknown, never zero.",
 }

@@ -69,7 +69,7 @@ class Observer(live.Observer):
                     self.switches.append(f"{what}: {event.sentence}")
         now = by_place(answers.differentials.differentials)
         changed = changes(now, self._usual) if question == QUESTION else {}
-        return replace(answers, early=True, changed=changed, newest_event=None), about
+        return replace(answers, changed=changed, newest_event=None), about
 
 
 def changes(now: dict[Place, Differential], usual: dict[Place, Differential]) -> dict[Place, float]:

@@ -12,7 +12,7 @@ from isochrone_client.live_view.state import Question
 from isochrone_client.names import Names
 from isochrone_client.pages import matrix
 from isochrone_client.pages.alerts import open_incident
-from isochrone_client.pages.cells import TOO_FEW_FOR_MEDIAN, is_shown, value_of
+from isochrone_client.pages.cells import EARLY, are_early
 from isochrone_client.pages.differentials import stale_before
 from isochrone_client.pages.fleet import require_targets
 from isochrone_client.pages.matrix import Matrix, Place, by_place, median
@@ -34,7 +34,7 @@ _QUANTITIES = ("median.value", "median.low", "median.high", "shift", "shift_low"
 class Answers:
     """The answers of one instant: `regions` are those other than the baseline, `newest_event` is the newest alert.
 
-    In a demo, medians are shown also if they are `early`, of too few samples, and differences may have `changed`.
+    In a demo, differences may have `changed`.
     """
 
     question: Question
@@ -47,7 +47,6 @@ class Answers:
     series: SeriesList
     incidents: tuple[Incident, ...] = ()
     newest_event: Alert | None = None
-    early: bool = False
     changed: Mapping[Place, float] = field(default_factory=dict)
 
     @property
@@ -146,7 +145,6 @@ def matrix_of(answers: Answers) -> Matrix:
         baseline=answers.baseline,
         regions=answers.regions,
         targets=answers.targets,
-        shown=(lambda median: median.value if median else None) if answers.early else value_of,
     )
     histories, drawn = answers.histories, dict[Place, str]()
     for target in answers.targets:
@@ -239,7 +237,7 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
         notes=(
             *(f"open incident: {one}" for one in incidents),
             *([f"newest event: {event.subject}: {event.sentence}"] if event else []),
-            *([TOO_FEW_FOR_MEDIAN] if any(not is_shown(row.median) for row in rows) else []),
+            *([EARLY] if are_early(row.median for row in rows) else []),
         ),
     )
 

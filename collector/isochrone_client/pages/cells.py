@@ -1,11 +1,15 @@
 """Columns, footnotes and errors that several pages share.
 
-A quantile without an interval is not shown: it has too few independent samples.
+A quantile is shown from the first sample on: without an interval as `260?`, or as `max of 9: 667` if so few samples
+make a percentile their maximum. In place of the interval is the number of independent samples of those that it needs.
+The live page has the same rule in `certainty.js`.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from isochrone_client.errors import BaselineError, InsufficientError, NoSamplesError
@@ -14,9 +18,11 @@ from isochrone_client.render.page import Column, Row
 from isochrone_wire.answers import Decision, Proportion, Quantile, Window
 
 QuantileOf = Callable[[Row], Quantile | None]
-TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few independent samples for a 95 % interval: a median needs 6"
-TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59 and two days of history; ≥: at least"
-"""The note below a table with quantiles that are not shown."""
+EARLY = (
+    "260?: no 95 % interval yet (a median needs 6 independent samples, a p95 59 and two days of history); 3 of 6: "
+    "those so far; max of 9: the p95 of fewer than 20 samples"
+)
+"""The note below a table with quantiles that have no interval."""
 PROVISIONAL = "provisional: less than 48 hours of history"
 SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
 PROVIDERS = "providers of targets"
@@ -29,6 +35,8 @@ DECISION_STYLES = {
 }
 MORE_ROUNDS = "more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`"
 
+# Every share of a sample is that of a whole number, but for rounding.
+_MEDIAN, _ERROR, _ROUNDING = 0.5, 0.05, 1e-9
 _PROVIDER = re.compile(r"(?<![^ ])[A-Za-z0-9][\w.-]*/(?=[\w.-])")
 
 
@@ -64,24 +72,40 @@ def sentence_column(heading: str, of: Callable[[Row], str], **more: Any) -> Colu
     return Column(heading, of, prose=True, short=lambda row: _PROVIDER.sub("", of(row)), short_of=PROVIDERS, **more)
 
 
-def quantile_column(heading: str, of: QuantileOf[Row], *, unit: str = "ms", priority: int = 0) -> Column[Row]:
-    """The column of the quantiles that are shown, in milliseconds or in the `unit` of the answer."""
+def quantile_column(
+    heading: str,
+    of: QuantileOf[Row],
+    *,
+    share: float = _MEDIAN,
+    n: Callable[[Row], int] = lambda _row: 0,
+    unit: str = "ms",
+    priority: int = 0,
+) -> Column[Row]:
+    """The column of quantiles in milliseconds or in the `unit` of the answer; those above the median have n samples."""
 
     def text(row: Row) -> Amount:
         quantile = of(row)
-        if quantile is None or quantile.low is None or quantile.high is not None:
-            return amount(_scaled(value_of(quantile), unit))
-        return Amount((_scaled(quantile.low, unit),), "≥ {}")  # without an upper bound
+        if quantile is None:
+            return amount(None)
+        return Amount((_scaled(quantile.value, unit),), pattern_of(quantile, share=share, n=n(row)))
 
-    return Column(heading, text, unit=unit, scale=unit, priority=priority)
+    def style(row: Row) -> str:
+        return "" if has_interval(of(row)) else "dim"
+
+    return Column(heading, text, unit=unit, scale=unit, priority=priority, style=style)
 
 
-def interval_column(of: QuantileOf[Row], *, unit: str = "ms", priority: int = 0) -> Column[Row]:
-    """The column of the 95 % intervals of quantiles."""
+def interval_column(of: QuantileOf[Row], *, share: float = _MEDIAN, unit: str = "ms", priority: int = 0) -> Column[Row]:
+    """The column of the 95 % intervals of quantiles, or of what they have of the samples that an interval needs."""
 
     def text(row: Row) -> str | Amount:
         found = of(row)
-        return amount_interval(_scaled(found.low, unit), _scaled(found.high, unit)) if found else UNKNOWN
+        if found is None:
+            return UNKNOWN
+        low, high = _scaled(found.low, unit), _scaled(found.high, unit)
+        if low is not None and high is None:
+            return Amount((low,), "≥ {}")
+        return progress_of(found, share=share) or amount_interval(low, high)
 
     return Column("interval", text, unit=f"95 %, {unit}" if unit == "ms" else "95 %", scale=unit, priority=priority)
 
@@ -126,14 +150,33 @@ def worth_column(
     return Column(f"{noun} ≈\nindependent", text, priority=priority)
 
 
-def is_shown(quantile: Quantile | None) -> bool:
-    """True if the quantile has an interval."""
+def has_interval(quantile: Quantile | None) -> bool:
+    """True if both bounds of the quantile are known."""
     return quantile is not None and quantile.low is not None and quantile.high is not None
 
 
-def value_of(quantile: Quantile | None) -> float | None:
-    """The value of a quantile that is shown, otherwise `None`."""
-    return quantile.value if quantile is not None and is_shown(quantile) else None
+def pattern_of(quantile: Quantile, *, share: float, n: int) -> str:
+    """The pattern of the value of the quantile `share` of n samples: `{}`, `{}?` or `max of 9: {}`."""
+    if has_interval(quantile):
+        return "{}"
+    is_maximum = share > _MEDIAN and 0 < n <= math.ceil(share * n - _ROUNDING)
+    return f"max of {n}: {{}}" if is_maximum else "{}?"
+
+
+def progress_of(quantile: Quantile, *, share: float) -> str:
+    """`3 of 6` independent samples that an interval of the quantile `share` needs; empty if it has these, or if their
+    number is unknown.
+    """
+    if quantile.n_eff is None or has_interval(quantile):
+        return ""
+    needed = next(n for n in count(1) if share**n + (1 - share) ** n <= _ERROR)
+    independent = math.floor(quantile.n_eff)
+    return f"{independent} of {needed}" if independent < needed else ""
+
+
+def are_early(quantiles: Iterable[Quantile | None]) -> bool:
+    """True if any of these quantiles has no interval yet."""
+    return any(one is not None and not has_interval(one) for one in quantiles)
 
 
 def without_size(reason: str) -> str:
@@ -182,12 +225,11 @@ def no_samples(window: Window) -> NoSamplesError:
     return NoSamplesError(f"no samples between {between(window)}", window=window)
 
 
-def require_medians(medians: Iterable[Quantile | None], most: int) -> None:
-    """Raises `InsufficientError` if no median is shown; `most` is the largest number of samples of a target."""
-    if not any(map(is_shown, medians)):
+def require_medians(medians: Iterable[Quantile | None]) -> None:
+    """Raises `InsufficientError` if no target has a median."""
+    if all(median is None for median in medians):
         raise InsufficientError(
-            f"no target has enough independent samples for a median: {most} of 16 needed, "
-            "or of 6 with a week of history",
+            "no sample of any target has a value",
             hint="wait for more rounds, or see `isochrone samples` for why probes fail",
         )
 

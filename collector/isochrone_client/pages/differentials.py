@@ -1,6 +1,7 @@
 """Differentials: each region compared with the baseline per target, with intervals, decisions and phases."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
@@ -29,6 +30,7 @@ _MISSING_ROUNDS = 1.5
 # A row is stale if its newest round is older than this and than this part of the window.
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
+_EARLY = "-12?: no 95 % interval yet: the direction is not known either"
 
 
 def page(
@@ -66,6 +68,7 @@ def page(
             *cells.notes_that_hold(
                 (any(row.server_shift is not None for row in rows), f"server: {SERVER_CAVEAT}"),
                 (any(row.shift_low is not None for row in rows), ESTIMAND),
+                (any(row.shift is not None and not _has_interval(row) for row in rows), _EARLY),
                 (newest_at is not None, f"newest round {formats.age(newest_at, now_at=now_at)} ago"),
             ),
         ),
@@ -80,16 +83,22 @@ def _columns(
     def of(value: float | None) -> float | None:
         return formats.displayed(value, metric.unit)
 
-    def if_certain(row: Differential, number: formats.Amount) -> str | formats.Amount:
-        return formats.UNKNOWN if row.shift_low is None or row.shift_high is None else number
+    def marked(row: Differential, number: formats.Amount) -> str | formats.Amount:
+        if row.shift is None:
+            return formats.UNKNOWN
+        return number if _has_interval(row) else replace(number, pattern="{}?")
+
+    def style(row: Differential) -> str:
+        return "" if _has_interval(row) else "dim"
 
     def difference(heading: str, part: Callable[[Differential], float | None], priority: int) -> Column[Differential]:
         return Column(
             heading,
-            lambda row: if_certain(row, formats.amount(of(part(row)), signed=True)),
+            lambda row: marked(row, formats.amount(of(part(row)), signed=True)),
             unit=unit,
             scale="difference",
             priority=priority,
+            style=style,
         )
 
     split = (
@@ -113,13 +122,21 @@ def _columns(
             priority=1,
         ),
         Column(
-            "relative", lambda row: if_certain(row, formats.amount_percent(row.shift_percent)), unit="%", priority=3
+            "relative",
+            lambda row: marked(row, formats.amount_percent(row.shift_percent)),
+            unit="%",
+            priority=3,
+            style=style,
         ),
         *(split if metric.includes_request else ()),
         Column("rounds ≈\nindependent", lambda row: cells.worth(row.n, row.n_eff), priority=6),
         Column("correlation", lambda row: number(row.correlation, decimals=2), priority=7),
         Column("decision", decision, style=lambda row: cells.DECISION_STYLES.get(row.decision, ""), wide=True),
     )
+
+
+def _has_interval(row: Differential) -> bool:
+    return row.shift_low is not None and row.shift_high is not None
 
 
 def stale_before(window: Window, *, now_at: int) -> int:

@@ -125,8 +125,10 @@ def _numbers(use: LatencyBudget, verdict: Column[TargetRow]) -> tuple[Column[Tar
     quantile = f"{use.metric} p{number(100 * use.share)}"
     return (
         *cells.share_columns("in time", lambda line: only(line).goodput),
-        cells.quantile_column(quantile, lambda line: only(line).quantile, priority=1),
-        cells.interval_column(lambda line: only(line).quantile, priority=4),
+        cells.quantile_column(
+            quantile, lambda line: only(line).quantile, share=use.share, n=lambda line: only(line).n, priority=1
+        ),
+        cells.interval_column(lambda line: only(line).quantile, share=use.share, priority=4),
         verdict,
         Column("output", lambda line: amount_dollars(only(line).usd_per_m_output), unit="$/M", priority=2),
         Column("n ≈\nindependent", lambda line: cells.worth(only(line).n, only(line).n_eff), priority=3),

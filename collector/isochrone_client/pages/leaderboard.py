@@ -16,7 +16,6 @@ from isochrone_wire.text import ESTIMAND
 def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
     quantiles = [_QUANTILES[name] for name in _SHOWN[answer.order] if name in _QUANTILES]
-    has_hidden = any(not cells.is_shown(of(row)) for of in quantiles for row in answer.standings)
     return answer_page(
         answer,
         f"leaderboard by {_BY[answer.order]}, rounds between {formats.between(answer.window)}",
@@ -25,7 +24,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
         notes=cells.notes_that_hold(
             (_share_ranks(answer.standings), _RANKS),
             (answer.standings, ESTIMAND),
-            (has_hidden, cells.TOO_FEW),
+            (cells.are_early(of(row) for of in quantiles for row in answer.standings), cells.EARLY),
             (answer.source is Source.SUMMARIES, cells.SUMMARISED),
         ),
     )
@@ -39,7 +38,7 @@ def require_ranking(answer: Leaderboard) -> None:
         cells.require_price(row.usd_per_m_output for row in answer.standings)
     measured = _QUANTILES.get(_RANKED_BY[answer.order])
     if measured is not None:
-        cells.require_medians(map(measured, answer.standings), max(row.n for row in answer.standings))
+        cells.require_medians(map(measured, answer.standings))
 
 
 def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
@@ -47,7 +46,10 @@ def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
     shown = _SHOWN[answer.order]
     counts = ("sent", "failed", "throttled", "skipped") if answer.order is Order.SUCCESS else ("n", "failed")
     ranking = _QUANTILES.get(_RANKED_BY[answer.order], _QUANTILES["ttft p50"])
-    columns = _COLUMNS | {"n": cells.worth_column("n", lambda row: row.n, ranking)}
+    columns = _COLUMNS | {
+        "rank": Column("rank", lambda row: _ranks(row) if _is_ranked(row, answer.order) else formats.UNKNOWN),
+        "n": cells.worth_column("n", lambda row: row.n, ranking),
+    }
     models: dict[str, set[str]] = {}
     for row in answer.standings:
         models.setdefault(row.model, set()).add(row.provider)
@@ -73,6 +75,14 @@ def _ranks(row: Standing | TierLine) -> str:
     return "-".join(map(str, dict.fromkeys((row.rank_low or row.rank, row.rank_high or row.rank))))
 
 
+def _is_ranked(row: Standing, order: Order) -> bool:
+    """Return whether the row has what the order ranks by: a value, and its price where that counts."""
+    if order in (Order.PRICE, Order.TOKENS_PER_USD) and row.usd_per_m_output is None:
+        return False
+    measured = _QUANTILES.get(_RANKED_BY[order])
+    return measured(row) is not None if measured else order is Order.PRICE or row.success is not None
+
+
 def _share_ranks(rows: Iterable[Standing | TierLine]) -> bool:
     return any(row.rank_low != row.rank_high for row in rows)
 
@@ -89,10 +99,18 @@ _QUANTILES: dict[str, cells.QuantileOf[Standing]] = {
 }
 _UNITS = {"speed p50": "tokens/s"}
 _COLUMNS: dict[str, Column[Standing]] = {
-    "rank": Column("rank", _ranks),
     "model": Column("model", lambda row: row.model, wide=True),
     "provider": Column("provider", lambda row: row.provider, wide=True),
-    **{name: cells.quantile_column(name, of, unit=_UNITS.get(name, "ms")) for name, of in _QUANTILES.items()},
+    **{
+        name: cells.quantile_column(
+            name,
+            of,
+            share=0.95 if name.endswith("p95") else 0.5,
+            n=lambda row: row.n,
+            unit=_UNITS.get(name, "ms"),
+        )
+        for name, of in _QUANTILES.items()
+    },
     **{f"{name} ±": cells.interval_column(of, unit=_UNITS.get(name, "ms")) for name, of in _QUANTILES.items()},
     "per $": Column("speed", _per_dollar, unit="per $/M"),
     "input": Column("input", lambda row: formats.amount_dollars(row.usd_per_m_input), unit="$/M"),
@@ -132,15 +150,12 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
     """The page of the tiers, one table per region, cheapest tier first."""
     tiers = list(dict.fromkeys(row.tier for row in answer.tiers))
     rows = tuple(sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank)))
-    has_hidden = any(
-        not cells.is_shown(row.ttft_p50_us) or not cells.is_shown(row.tokens_per_second_p50) for row in rows
-    )
     return answer_page(
         answer,
         f"price tiers by median ttft, rounds between {formats.between(answer.window)}",
         (
             Column("tier", lambda row: row.tier, wide=True),
-            Column("rank", _ranks, priority=2),
+            Column("rank", lambda row: _ranks(row) if row.ttft_p50_us else formats.UNKNOWN, priority=2),
             cells.target_column(rows, lambda row: row.target),
             Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M", priority=3),
             cells.quantile_column("ttft p50", lambda row: row.ttft_p50_us),
@@ -152,7 +167,9 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
         rows=rows,
         group=lambda row: f"from {row.region}",
         notes=cells.notes_that_hold(
-            (_share_ranks(rows), _RANKS), (rows, ESTIMAND), (has_hidden, cells.TOO_FEW_FOR_MEDIAN)
+            (_share_ranks(rows), _RANKS),
+            (rows, ESTIMAND),
+            (cells.are_early(one for row in rows for one in (row.ttft_p50_us, row.tokens_per_second_p50)), cells.EARLY),
         ),
     )
 
@@ -162,7 +179,7 @@ def require_tiers(answer: TierList) -> None:
     if not answer.tiers:
         raise cells.no_samples(answer.window)
     cells.require_price(row.usd_per_m_output for row in answer.tiers)
-    cells.require_medians((row.ttft_p50_us for row in answer.tiers), max(row.n for row in answer.tiers))
+    cells.require_medians(row.ttft_p50_us for row in answer.tiers)
 
 
 def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:

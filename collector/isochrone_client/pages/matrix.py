@@ -4,12 +4,12 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
 from isochrone_client.formats import displayed, fitting_decimals, moment, number
-from isochrone_client.pages.cells import model_part, value_of
+from isochrone_client.pages.cells import has_interval, model_part
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.table import GAP
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile
@@ -23,7 +23,7 @@ METRICS = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E, Metric.TOKEN
 SORTS = ("name", "value", "difference")
 ROUNDS_NEEDED = 6
 """The rounds that an interval needs."""
-CHANGED_MARK, FAILING_MARK, STALE_MARK = "▲", "✗", "○"
+CHANGED_MARK, FAILING_MARK, STALE_MARK, EARLY_MARK = "▲", "✗", "○", "?"
 DECISION_MARKS = {Decision.EQUIVALENT: "=", Decision.MIXED: "~", Decision.UNDECIDED: "?"}
 SCHEMA = "isochrone.matrix/1"
 
@@ -37,7 +37,9 @@ _LEAST_VALUE, _LEAST_SHIFT, _LEAST_ERROR = 4, 5, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One target from one region. `changed` is a certain change of the difference; `bars` begin with the oldest."""
+    """One target from one region. `changed` is a certain change of the difference; `bars` begin with the oldest. A
+    value without an interval, also of the pairs, `is_early`.
+    """
 
     value: float | None = None
     rounds: int = 0
@@ -45,6 +47,7 @@ class Cell:
     changed: float | None = None
     is_failing: bool = False
     is_stale: bool = False
+    is_early: bool = False
     bars: str = ""
 
     @property
@@ -55,10 +58,14 @@ class Cell:
 
     @property
     def mark(self) -> str:
-        """The mark of a failing, changed or stale place, otherwise a space."""
-        if self.is_failing:
-            return FAILING_MARK
-        return CHANGED_MARK if self.changed is not None else STALE_MARK if self.is_stale else " "
+        """The mark of a failing, changed or stale place or of an early value, otherwise a space."""
+        marks = (
+            (self.is_failing, FAILING_MARK),
+            (self.changed is not None, CHANGED_MARK),
+            (self.is_stale, STALE_MARK),
+            (self.is_early, EARLY_MARK),
+        )
+        return next((mark for holds, mark in marks if holds), " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +113,6 @@ def matrix_of(
     baseline: str,
     regions: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
-    shown: Callable[[Quantile | None], float | None] = value_of,
 ) -> Matrix:
     """The matrix of two answers about one window, of all their regions and targets unless these are given."""
     ranked = {(row.target, row.region): row for row in standings}
@@ -124,12 +130,15 @@ def matrix_of(
 
     def cell(place: Place) -> Cell:
         standing, row = ranked.get(place), compared.get(place)
-        value = shown(median(standing, metric)) if standing else None
-        value = paired.get(place) if value is None else value
+        own = median(standing, metric) if standing else None
+        value, is_early = paired.get(place), False
+        if value is None or has_interval(own):
+            value, is_early = (own.value, not has_interval(own)) if own else (None, False)
         # After a step, the median of the whole window is of neither level.
-        value = row.region_median if row and row.since_at is not None and row.region_median is not None else value
+        if row and row.since_at is not None and row.region_median is not None:
+            value, is_early = row.region_median, place not in paired
         rounds = (row.n or min(row.baseline_n, row.region_n)) if row else standing.n if standing else 0
-        return Cell(value=value, rounds=rounds, difference=row)
+        return Cell(value=value, rounds=rounds, difference=row, is_early=is_early)
 
     cells = {(target, region): cell((target, region)) for target in names for region in (baseline, *others)}
     return Matrix(metric=metric, baseline=baseline, regions=tuple(others), targets=tuple(names), cells=cells)
@@ -252,6 +261,7 @@ def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
     reference: Column[str] = Column(
         f"{matrix.baseline:>{first}}\n{heading:>{first}}",
         lambda row: text.reference(matrix.cell(row, matrix.baseline), first),
+        style=lambda row: "dim" if matrix.cell(row, matrix.baseline).is_early else "",
         wide=True,
     )
     others = (column(region, place) for place, region in enumerate(matrix.regions, start=1))

@@ -86,7 +86,12 @@ def page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[EntryRow
             *footnotes.notes,
             *cells.notes_that_hold(
                 (any(row.entry for row in rows), ESTIMAND),
-                (any(row.entry and cells.value_of(row.entry.ttft_p95_us) is None for row in rows), cells.TOO_FEW),
+                (
+                    cells.are_early(
+                        one for row in rows if row.entry for one in (row.entry.ttft_p50_us, row.entry.ttft_p95_us)
+                    ),
+                    cells.EARLY,
+                ),
                 (
                     any(row.direction for row in rows),
                     "↑ ↓: after a switch, the weight rises or falls by a quarter per epoch",
@@ -141,7 +146,7 @@ def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
         return ""
     limit = f"the limit is {_ms(slo.ttft_p95_us)} ms"
     if p95 is None or p95.low is None:
-        return f"p95 unknown, too few samples; {limit}"
+        return f"p95 unknown, {'no sample' if p95 is None else 'too few samples'}; {limit}"
     if p95.high is not None and p95.high <= slo.ttft_p95_us:
         return ""
     is_certain = p95.low > slo.ttft_p95_us or p95.high is None
@@ -169,7 +174,8 @@ def _success_reason(success: Proportion | None, slo: Slo) -> str:
 
 def _order(table: routes.RouteTable, *, now_at: int) -> Iterator[str]:
     """Why the first member ranks before one whose median is lower, if there is one."""
-    known = [(median, entry) for entry in table.entries if (median := cells.value_of(entry.ttft_p50_us)) is not None]
+    firm = [(entry.ttft_p50_us, entry) for entry in table.entries if cells.has_interval(entry.ttft_p50_us)]
+    known = [(median.value, entry) for median, entry in firm if median]
     if not known or known[0][1] is not table.entries[0]:
         return
     first, fastest = table.entries[0], min(known, key=lambda pair: pair[0])[1]
@@ -258,7 +264,7 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: cells.Footnotes
         cells.target_column(rows, lambda row: row.entry.target if row.entry else formats.UNKNOWN),
         cells.quantile_column("p50", p50),
         cells.interval_column(p50, priority=2),
-        cells.quantile_column("p95", p95, priority=3),
+        cells.quantile_column("p95", p95, share=0.95, n=lambda row: row.entry.n if row.entry else 0, priority=3),
         Column(
             "at most",
             lambda row: amount_ms(found.high if (found := p95(row)) else None),

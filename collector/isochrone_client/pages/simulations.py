@@ -1,7 +1,7 @@
 from collections.abc import Callable, Mapping
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, Amount, amount_dollars, amount_ms, between
+from isochrone_client.formats import UNKNOWN, Amount, amount_dollars, between, milliseconds
 from isochrone_client.pages import cells
 from isochrone_client.render.page import Column, Page, answer_page
 from isochrone_wire.insights import Simulation, SimulationList
@@ -35,9 +35,7 @@ def page(answer: SimulationList) -> Page[Simulation]:
             *footnotes.notes,
             *((_CHANGE, ESTIMAND) if rows else ()),
             *(f"{region}: {note}" for region, note in shared.items() if note),
-            *cells.notes_that_hold(
-                (any(not cells.is_shown(of(row)) for row in rows for of in _QUANTILES if row.rounds), cells.TOO_FEW)
-            ),
+            *cells.notes_that_hold((cells.are_early(of(row) for row in rows for of in _QUANTILES), cells.EARLY)),
         ),
     )
 
@@ -77,10 +75,11 @@ def _columns(
             if row is references[row.region]:
                 return ""
             own, reference = of(row), of(references[row.region])
-            if own is None or own.low is None or reference is None or reference.low is None:
+            if own is None or reference is None:
                 return UNKNOWN
             # A change is one in these rounds, so that it needs no upper bound.
-            return amount_ms(own.value - reference.value, signed=True)
+            pattern = "{}?" if own.low is None or reference.low is None else "{}"
+            return Amount((milliseconds(own.value - reference.value),), pattern, signed=1)
 
         return text
 
@@ -92,8 +91,8 @@ def _columns(
         Column("policy", lambda row: marked(row, row.policy), wide=True, short=short, short_of=cells.PROVIDERS),
         cells.quantile_column("p50", p50),
         Column("change of\np50", change(p50), unit="ms", scale="ms", priority=2),
-        cells.quantile_column("p95", p95),
-        cells.interval_column(p95, priority=4),
+        cells.quantile_column("p95", p95, share=0.95, n=lambda row: row.rounds),
+        cells.interval_column(p95, share=0.95, priority=4),
         Column("change of\np95", change(p95), unit="ms", scale="ms", priority=3),
         cells.worth_column("rounds", lambda row: row.rounds, p95, priority=8),
         Column("requests", lambda row: str(row.requests), priority=6),

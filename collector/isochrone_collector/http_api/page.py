@@ -276,9 +276,10 @@ class Badge:
 def _first_token(row: TargetStatus) -> str:
     if row.ttft_p50_us is None:
         return UNKNOWN_VALUE
+    early = "?" if row.is_early else ""
     if row.ttft_p50_us >= _SECONDS_FROM_US:
-        return f"{row.ttft_p50_us / SECOND_US:.1f} s"
-    return f"{row.ttft_p50_us / 1_000:.0f} ms"
+        return f"{row.ttft_p50_us / SECOND_US:.1f}{early} s"
+    return f"{row.ttft_p50_us / 1_000:.0f}{early} ms"
 
 
 def _success(row: TargetStatus) -> str:

@@ -16,7 +16,7 @@ from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.incidents import incidents
 from isochrone_collector.queries.ranking import leaderboard
-from isochrone_wire.answers import Proportion, Quantile, Selection, Window
+from isochrone_wire.answers import Selection, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import AlertKind, Incident, Standing
 from isochrone_wire.model import DAY_US, MINUTE_US, Target
@@ -80,23 +80,24 @@ def _row(
     target: Target, region: str, day: Standing | None, hour: Standing | None, *, now_at: int, is_failing: bool
 ) -> TargetStatus:
     recent_us = hour.ttft_p50_us.value if hour and hour.ttft_p50_us and hour.n >= SLOW_REQUESTS else None
+    median = day.ttft_p50_us if day else None
     if _is_stale(target, day, hour, now_at):
         state = State.STALE
     elif is_failing:
         state = State.FAILING
     else:
-        usual = day.ttft_p50_us if day else None
-        is_slow = recent_us is not None and usual is not None and recent_us > SLOW_FACTOR * usual.value
+        is_slow = recent_us is not None and median is not None and recent_us > SLOW_FACTOR * median.value
         state = State.SLOW if is_slow else State.OK
     return TargetStatus(
         target=target.name,
         provider=target.provider,
         region=region,
         state=state,
-        success=_known(day.success) if day else None,
-        ttft_p50_us=_known(day.ttft_p50_us) if day else None,
+        success=day.success.value if day and day.success else None,
+        ttft_p50_us=median.value if median else None,
         recent_ttft_p50_us=recent_us,
         newest_at=day.newest_at if day else None,
+        is_early=median is not None and None in (median.low, median.high),
     )
 
 
@@ -111,11 +112,6 @@ def _is_stale(target: Target, day: Standing | None, hour: Standing | None, now_a
 
 def _sent(standing: Standing) -> bool:
     return standing.success is not None or standing.throttled > 0
-
-
-def _known(estimate: Quantile | Proportion | None) -> float | None:
-    """Return a value that has a 95 % interval."""
-    return None if estimate is None or estimate.low is None or estimate.high is None else estimate.value
 
 
 async def status(context: QueryContext, *, shown: NameFilter = EVERY_NAME) -> StatusList:

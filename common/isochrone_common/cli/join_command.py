@@ -39,9 +39,10 @@ _OPTIONS = (
     click.option(
         "--client-certificate",
         type=_FILE,
+        metavar="FILE",
         help="Client certificate (PEM) for a collector that asks for one (mTLS).",
     ),
-    click.option("--client-key", type=_FILE, help="Key of the client certificate (PEM)."),
+    click.option("--client-key", type=_FILE, metavar="FILE", help="Key of the client certificate (PEM)."),
 )
 
 

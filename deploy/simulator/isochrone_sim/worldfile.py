@@ -1,4 +1,7 @@
-"""World files: their format and validation. Two tables map each key to a field and to the parser of its value."""
+"""World files: their format and validation.
+
+Two tables map each key to a field and to the parser of its value.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -27,9 +27,9 @@ class OpenIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
-    """The status of a target from a region. `success` is the share of requests that succeeded in the window, and
-    `ttft_p50_us` the median first token; both are `None` without a 95 % interval. `recent_ttft_p50_us` is the median of
-    the last hour, `None` with fewer than five requests.
+    """The status of a target from a region. `success` is the share of requests that succeeded in the window,
+    `ttft_p50_us` the median first token, which `is_early` without a 95 % interval, and `recent_ttft_p50_us` that of the
+    last hour, `None` with fewer than five requests.
     """
 
     target: str
@@ -40,6 +40,7 @@ class TargetStatus:
     ttft_p50_us: float | None
     recent_ttft_p50_us: float | None
     newest_at: int | None
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ STATES = {
         vantages=(FIRST, SECOND_VANTAGE),
         more=(
             ("diff", "1 of 24 rounds needed"),
-            ("leaderboard", "1 of 16 needed"),
+            ("leaderboard", "260?"),
             ("slo", "1 of 59 samples"),
             ("simulate", "too few to learn from"),
             ("drift", "60 rounds needed"),

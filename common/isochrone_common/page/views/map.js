@@ -9,7 +9,7 @@ import { AREAS, WIDTH, Projection, areaOf, circle } from "../map/geometry.js";
 import { stepScale } from "../ordering.js";
 import { dataTable, heading } from "../tables.js";
 import { otherView, windowQuery, withOptions } from "../url_state.js";
-import { classOf, factsOf, legend } from "./matrix.js";
+import { classOf, factsOf, legend, valueText } from "./matrix.js";
 import { QUANTITIES, matrixOf, staleBeforeOf } from "./matrix_model.js";
 import { FAINT_KM, METRICS, REACH_KM, edgeBoundKm, labelsOf, linesOf, metricOf, placed, rowOf, sitesOf } from "./map_model.js";
 
@@ -125,7 +125,7 @@ let kept = { of: "", found: /** @type {ReturnType<typeof linesOf>} */ ({ lines: 
  * @param {Projection} projection
  */
 function lines(sites, { metric }, projection) {
-  const of = JSON.stringify([metric.name, projection.area.name, sites.map((site) => [site.point, site.cell?.value])]);
+  const of = JSON.stringify([metric.name, projection.area.name, sites.map((site) => [site.point, site.cell?.value, site.cell?.isEarly])]);
   if (kept.of !== of) kept = { of, found: linesOf(sites, metric, projection) };
   return kept.found;
 }
@@ -204,7 +204,7 @@ function hatch(name, degrees) {
  * @param {boolean} isFirst
  */
 function mark(site, { spot: [x, y], hasRoom, hasRoomOnPhone }, drawing, isFirst) {
-  const { region, cell } = site, text = number(cell?.value, { decimals: drawing.decimals });
+  const { region, cell } = site, text = valueText(cell, drawing);
   const kind = cell ? classOf(cell, region, drawing) : "unsure", at = { cx: x.toFixed(1), cy: y.toFixed(1), r: MARK_RADIUS };
   const facts = siteFacts(site, drawing);
   return svg("g", { class: `site ${kind}`, role: "img", tabindex: isFirst ? 0 : -1, "data-key": region,
@@ -255,8 +255,8 @@ function table(target, sites, { metric, decimals, context }) {
     const { cell, rttMs } = site;
     return html("tr", { "data-key": site.region },
       html("th", { scope: "row" }, site.region),
-      html("td", {}, number(cell?.value, { decimals })),
-      html("td", {}, interval(cell?.low, cell?.high)),
+      html("td", { class: cell?.isEarly ? "early" : null }, valueText(cell, { decimals })),
+      html("td", {}, cell?.progress || interval(cell?.low, cell?.high)),
       html("td", {}, cell ? worth(cell.n, cell.independent) : "0"),
       html("td", { class: cell?.isStale ? "warn" : null }, age(cell?.newestAt, context.now)),
       ...(hasEdges ? [html("td", {}, number(rttMs)), html("td", {}, rttMs === null ? UNKNOWN : boundText(rttMs))] : []),

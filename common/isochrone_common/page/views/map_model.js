@@ -110,9 +110,9 @@ export function edgeBoundKm(rttMs) {
 export function linesOf(sites, metric, projection) {
   if (metric.unit !== "ms") return { lines: [], reason: "Lines are drawn for latencies only." };
   const places = sites.flatMap(({ point, cell }) =>
-    point && isKnown(cell?.value) ? [{ at: vectorOf(point), value: cell.value }] : []);
+    point && isKnown(cell?.value) && !cell.isEarly ? [{ at: vectorOf(point), value: cell.value }] : []);
   if (places.length < LEAST_REGIONS) {
-    return { lines: [], reason: `Lines of equal latency need ${LEAST_REGIONS} regions with a value and a known place; `
+    return { lines: [], reason: `Lines of equal latency need ${LEAST_REGIONS} regions with an interval and a known place; `
       + `there ${places.length === 1 ? "is" : "are"} ${places.length || "none"}.` };
   }
   const levels = levelsOf(places.map((place) => place.value));

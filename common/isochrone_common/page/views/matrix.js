@@ -182,7 +182,7 @@ function heading(key, label, first, context, small = "") {
 function cell(row, region, drawing, isFirst) {
   const found = row.cells[region];
   if (!found) return html("td", { class: "none", title: "no samples" }, UNKNOWN);
-  const facts = factsOf(region, found, drawing), shown = number(found.value, drawing);
+  const facts = factsOf(region, found, drawing), shown = valueText(found, drawing);
   const note = noteOf(found, drawing);
   return html("td", { class: classOf(found, region, drawing) },
     html("button", {
@@ -190,6 +190,15 @@ function cell(row, region, drawing, isFirst) {
       "aria-label": [`${shown} ${note}`.trim(), ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "),
       ...drawing.context.details(`${row.target} from ${region}`, facts),
     }, ...(note ? [shown, " ", html("small", {}, note)] : [shown])));
+}
+
+/**
+ * The value, with a question mark before it has an interval.
+ * @param {Cell | null | undefined} found
+ * @param {{decimals: number}} style
+ */
+export function valueText(found, { decimals }) {
+  return `${number(found?.value, { decimals })}${found?.isEarly ? "?" : ""}`;
 }
 
 /**
@@ -213,8 +222,9 @@ function noteOf({ difference }, { decimals, context }) {
 export function classOf(found, region, { baseline, step }) {
   const { difference } = found, names = ["cell"];
   if (difference && region !== baseline) names.push(differenceClass(difference.decision, difference.percent));
-  else if (found.value === null || found.verdict?.eligible === "unknown") names.push("unsure");
+  else if (found.value === null || found.isEarly || found.verdict?.eligible === "unknown") names.push("unsure");
   else if (!baseline) names.push(`step${step(found.value)}`);
+  if (found.isEarly) names.push("early");
   if (found.isStale) names.push("stale");
   return names.join(" ");
 }
@@ -231,14 +241,14 @@ export function factsOf(region, found, { metric, baseline, context }) {
   const text = (/** @type {number | null} */ value) => `${number(value)} ${metric.unit}`;
   /** @type {[string, string][]} */
   const facts = [
-    [metric.unit === "%" ? metric.label.toLowerCase() : "median", found.value === null ? "too few independent samples" : text(found.value)],
-    ["95 % interval", `${interval(found.low, found.high)}${found.low === null ? "" : ` ${metric.unit}`}`],
+    [metric.unit === "%" ? metric.label.toLowerCase() : "median", found.value === null ? "no sample" : text(found.value)],
+    ["95 % interval", found.low === null ? unknownInterval(found.progress) : `${interval(found.low, found.high)} ${metric.unit}`],
     [metric.counted, worthInWords(found.n, found.independent)],
   ];
   if (found.verdict) facts.push(["95 % or more", `${found.verdict.eligible}${found.verdict.reason ? `: ${found.verdict.reason}` : ""}`]);
   if (baseline && region !== baseline && difference) {
     facts.push(
-      [`difference from ${baseline}`, `${number(difference.shift, { signed: true })} ${metric.unit}`],
+      [`difference from ${baseline}`, `${number(difference.shift ?? difference.early, { signed: true })}${difference.early === null ? "" : "?"} ${metric.unit}`],
       ["its 95 % interval", interval(difference.low, difference.high, { signed: true })],
       ["rounds", worthInWords(difference.n, difference.independent)],
       ["decision", difference.sinceAt ? `${difference.decision} since ${moment(difference.sinceAt, now)}` : difference.decision],
@@ -247,6 +257,11 @@ export function factsOf(region, found, { metric, baseline, context }) {
   }
   facts.push(["newest round", `${age(found.newestAt, now)} ago${found.isStale ? ", stale" : ""}`]);
   return facts;
+}
+
+/** @param {string} progress */
+function unknownInterval(progress) {
+  return progress ? `unknown: ${progress} independent samples` : "unknown";
 }
 
 /**
@@ -267,6 +282,6 @@ export function legend(values, { metric, baseline, decimals }) {
   return html("ul", { class: "legend", "aria-label": "colours" },
     ...(baseline
       ? [steps("faster by", "better"), entry("same", "same"), steps("slower by", "worse"), entry("unsure", "undecided")]
-      : [...(known.length ? [scale] : []), entry("unsure", "too few samples")]),
+      : [...(known.length ? [scale] : []), entry("unsure", "no 95 % interval yet: 260?")]),
     entry("stale", "stale: no recent round"));
 }

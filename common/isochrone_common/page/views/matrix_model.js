@@ -1,10 +1,11 @@
 /**
  * The matrix of targets and regions, from the answers of the HTTP interface. Pure.
  *
- * A value without a 95 % interval has too few independent samples and is not shown, as in the tables of the command. A
- * cell is stale if its newest round is older than 15 minutes and than a twentieth of the window.
+ * A value without a 95 % interval is marked as early, unless that of its difference is known. A cell is stale if its newest
+ * round is older than 15 minutes and than a twentieth of the window.
  */
 
+import { hasInterval, progressOf } from "../certainty.js";
 import { isKnown } from "../formats.js";
 import { byName, sortedBy, tierOf } from "../ordering.js";
 
@@ -90,13 +91,16 @@ export function metricOf(name) {
 }
 
 /**
- * A cell, in the unit of the metric. `difference` is that from the baseline, `verdict` whether a goodput is high enough.
+ * A cell, in the unit of the metric. `difference` is that from the baseline, `verdict` whether a goodput is high enough;
+ * `isEarly` without any interval, `progress` what it has of the independent samples that one needs.
  * @typedef {object} Cell
  * @property {number | null} value
  * @property {number | null} low
  * @property {number | null} high
  * @property {number} n
  * @property {number | null} independent
+ * @property {boolean} isEarly
+ * @property {string} progress
  * @property {string | null} newestAt
  * @property {boolean} isStale
  * @property {Difference | null} difference
@@ -106,6 +110,7 @@ export function metricOf(name) {
  * @typedef {object} Difference
  * @property {string} decision
  * @property {number | null} shift
+ * @property {number | null} early the shift without an interval
  * @property {number | null} low
  * @property {number | null} high
  * @property {number | null} percent
@@ -160,10 +165,11 @@ export function matrixOf({ metric, board, targets, diff, slo, regions, staleBefo
     const { cells } = rowOf(found), base = cells[found.baseline];
     const cell = cells[found.region] ??= cellOf({ n: found.region_n, newest_at: found.newest_at }, metric, staleBefore);
     cell.difference = differenceOf(found, metric);
+    const isEarly = cell.difference.shift === null;
     // After a step, the median of the whole window is of neither level. Rounds that are too few for an interval may suffice in pairs.
-    if (found.since_at) Object.assign(cell, { value: scaled(found.region_median, metric), low: null, high: null });
-    else if (cell.difference.shift !== null) cell.value ??= scaled(found.region_median, metric);
-    if (base && cell.difference.shift !== null) base.value ??= scaled(found.baseline_median, metric);
+    if (found.since_at) Object.assign(cell, { value: scaled(found.region_median, metric), low: null, high: null, isEarly, progress: "" });
+    else if (!isEarly) replaceEarly(cell, scaled(found.region_median, metric));
+    if (base && !isEarly) replaceEarly(base, scaled(found.baseline_median, metric));
   }
   return { regions: [...names].sort(byName), rows: [...rows.values()].sort((a, b) => byName(a.target, b.target)) };
 }
@@ -243,14 +249,25 @@ function cellOf(found, metric, staleBefore) {
  * @param {number} n
  */
 function estimated(estimate, metric, n) {
-  const isShown = isKnown(estimate?.low) && isKnown(estimate?.high);
+  const isFirm = hasInterval(estimate);
   return {
-    value: isShown ? scaled(estimate?.value, metric) : null,
-    low: isShown ? scaled(estimate?.low, metric) : null,
-    high: isShown ? scaled(estimate?.high, metric) : null,
+    value: scaled(estimate?.value, metric),
+    low: isFirm ? scaled(estimate?.low, metric) : null,
+    high: isFirm ? scaled(estimate?.high, metric) : null,
     n: estimate?.n ?? n,
     independent: estimate?.n_eff ?? null,
+    isEarly: Boolean(estimate) && !isFirm,
+    progress: estimate ? progressOf(estimate) : "",
   };
+}
+
+/**
+ * Replace a value without an interval by that of rounds whose difference has one.
+ * @param {Cell} cell
+ * @param {number | null} value
+ */
+function replaceEarly(cell, value) {
+  if (value !== null && (cell.isEarly || cell.value === null)) Object.assign(cell, { value, isEarly: false });
 }
 
 /**
@@ -259,10 +276,11 @@ function estimated(estimate, metric, n) {
  * @returns {Difference}
  */
 function differenceOf(found, metric) {
-  const isShown = isKnown(found.shift_low) && isKnown(found.shift_high);
+  const isFirm = isKnown(found.shift_low) && isKnown(found.shift_high), shift = scaled(found.shift, metric);
   return {
     decision: found.decision,
-    shift: isShown ? scaled(found.shift, metric) : null,
+    shift: isFirm ? shift : null,
+    early: isFirm ? null : shift,
     low: scaled(found.shift_low, metric),
     high: scaled(found.shift_high, metric),
     percent: found.shift_percent,

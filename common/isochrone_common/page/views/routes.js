@@ -1,6 +1,7 @@
 /** The routes: where each region sends its requests now, why, and how that changed. */
 
 import { apiPath } from "../api.js";
+import { hasInterval, markedText, progressOf } from "../certainty.js";
 import { windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, age, dollars, interval, isKnown, moment, number, worth } from "../formats.js";
@@ -163,14 +164,28 @@ function entryRow(entry, entries, now, style) {
       direction ? html("span", { class: "unseen" }, `${direction}: `) : null,
       html("span", { "aria-hidden": "true" }, ARROWS[direction]), number(100 * entry.weight, { decimals: 0 })),
     html("td", { class: `name ${TONE_OF[entry.slo_eligible] ?? ""}` }, entry.slo_eligible),
-    html("td", {}, inMs(p50?.value, style), html("small", {}, isKnown(p50?.low) ? interval(p50.low / 1000, p50.high / 1000, style) : UNKNOWN)),
-    html("td", {}, isKnown(p95?.low) && !isKnown(p95.high) ? `≥ ${inMs(p95.low, style)}` : inMs(p95?.value, style), html("small", {}, inMs(p95?.high, style))),
+    quantileCell(p50, hasInterval(p50) ? interval(p50.low / 1000, p50.high / 1000, style) : UNKNOWN, 0.5, entry.n, style),
+    quantileCell(p95, inMs(p95?.high, style), 0.95, entry.n, style),
     html("td", {}, perCent(entry.goodput)),
     html("td", {}, perCent(entry.success)),
     html("td", {}, worth(entry.n, entry.n_eff)),
     html("td", {}, dollars(entry.usd_per_m_output)),
     html("td", { class: "name" }, hold.text, hold.switches ? html("small", {}, hold.switches) : null),
     html("td", {}, age(entry.newest_at, now)));
+}
+
+/**
+ * A latency above its interval, or above what it has of the independent samples that an interval needs.
+ * @param {import("../certainty.js").Quantile | null | undefined} quantile
+ * @param {string} bounds
+ * @param {number} share
+ * @param {number} n
+ * @param {{decimals: number}} style
+ */
+function quantileCell(quantile, bounds, share, n, style) {
+  if (!quantile) return html("td", {}, UNKNOWN);
+  return html("td", { class: hasInterval(quantile) ? null : "early" },
+    markedText(inMs(quantile.value, style), quantile, { share, n }), html("small", {}, progressOf(quantile, share) || bounds));
 }
 
 /**

@@ -131,7 +131,7 @@ export function limitsOf(slo) {
 function latencyReason(p95, slo) {
   if (!isKnown(slo.ttft_p95_us)) return "";
   const limit = `the limit is ${ms(slo.ttft_p95_us)} ms`;
-  if (!isKnown(p95?.low)) return `p95 unknown, too few samples; ${limit}`;
+  if (!isKnown(p95?.low)) return `p95 unknown, ${p95 ? "too few samples" : "no sample"}; ${limit}`;
   if (isKnown(p95.high) && p95.high <= slo.ttft_p95_us) return "";
   return `p95 ${p95.low > slo.ttft_p95_us || !isKnown(p95.high) ? `at least ${ms(p95.low)}` : interval(p95.low / 1000, p95.high / 1000)} ms, ${limit}`;
 }

@@ -48,7 +48,7 @@ export function summaryOf(rows) {
  */
 function cellOf(row) {
   const values = [
-    isKnown(row.ttft_p50_us) ? `${milliseconds(row.ttft_p50_us)}\u00a0ms` : "",
+    isKnown(row.ttft_p50_us) ? `${milliseconds(row.ttft_p50_us)}${row.is_early ? "?" : ""}\u00a0ms` : "",
     isKnown(row.success) ? `${percent(row.success)}\u00a0%` : "",
   ];
   return {

@@ -202,7 +202,7 @@ function valueTable({ panels }, metric, context) {
  */
 function forest({ rows, from, until }, metric) {
   const x = (/** @type {number} */ value) => `${((value - from) / (until - from) * 100).toFixed(3)}%`;
-  const decimals = commonDecimals(rows.flatMap((row) => [row.low, row.high]));
+  const decimals = commonDecimals(rows.flatMap((row) => [row.shift, row.low, row.high]));
   const name = rows[0] ? `Difference from ${rows[0].baseline}, ${metric.unit}` : "Differences";
   if (!rows.length) return html("section", { "data-key": "forest" }, html("h2", {}, name),
     html("p", { class: "empty" }, "No other region has rounds to compare in this window."));
@@ -217,7 +217,7 @@ function forest({ rows, from, until }, metric) {
       html("thead", {}, html("tr", {}, ...["region", "", "difference", "95 % interval", "decision", "rounds"].map((text) =>
         text ? html("th", { scope: "col", class: text === "region" ? "name" : null }, text) : html("td")))),
       html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, row.region),
-        html("td", { class: "drawing" }, plot(row)), html("td", {}, number(row.shift, { decimals, signed: true })),
+        html("td", { class: "drawing" }, plot(row)), html("td", { class: row.low === null ? "early" : null }, `${number(row.shift, { decimals, signed: true })}${isKnown(row.shift) && row.low === null ? "?" : ""}`),
         html("td", {}, interval(row.low, row.high, { decimals, signed: true })),
         html("td", { class: "name" }, row.decision, row.reason ? html("small", {}, row.reason) : null),
         html("td", {}, worth(row.n, row.independent))))))));

@@ -156,7 +156,7 @@ export function timeTicks(from, until, most) {
 }
 
 /**
- * A differential, in the unit of the metric. Without both ends of its interval there is no difference.
+ * A differential, in the unit of the metric. Without both ends of its interval it has neither.
  * @typedef {{region: string, baseline: string, decision: string, reason: string, shift: number | null, low: number | null,
  *   high: number | null, margin: number | null, n: number, independent: number | null}} ForestRow
  */
@@ -170,14 +170,14 @@ export function timeTicks(from, until, most) {
  */
 export function forestOf(diff, target, metric) {
   const rows = diff.rows.filter((/** @type {any} */ row) => row.target === target).map((/** @type {any} */ row) => {
-    const isShown = isKnown(row.shift_low) && isKnown(row.shift_high);
-    const scaled = (/** @type {Maybe} */ value) => (isShown && isKnown(value) ? value * metric.scale : null);
+    const isFirm = isKnown(row.shift_low) && isKnown(row.shift_high);
+    const scaled = (/** @type {Maybe} */ value) => (isKnown(value) ? value * metric.scale : null);
     return { region: row.region, baseline: row.baseline, decision: row.decision, reason: row.reason ?? "",
-      shift: scaled(row.shift), low: scaled(row.shift_low), high: scaled(row.shift_high), margin: scaled(row.margin),
+      shift: scaled(row.shift), low: isFirm ? scaled(row.shift_low) : null, high: isFirm ? scaled(row.shift_high) : null, margin: scaled(row.margin),
       n: row.n, independent: row.n_eff };
   });
   rows.sort((/** @type {ForestRow} */ a, /** @type {ForestRow} */ b) => byName(a.region, b.region));
-  const ends = rows.flatMap((/** @type {ForestRow} */ row) => [row.low ?? 0, row.high ?? 0, row.margin ?? 0, -(row.margin ?? 0)]);
+  const ends = rows.flatMap((/** @type {ForestRow} */ row) => [row.shift ?? 0, row.low ?? 0, row.high ?? 0, row.margin ?? 0, -(row.margin ?? 0)]);
   const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)], room = (high - low || 1) * (HEADROOM - 1);
   return { rows, from: low - room, until: high + room };
 }

@@ -23,7 +23,7 @@ class Observer:
     recorded, failed, switches = 7, 0, deque(["it happens"])
 
     def observe(self, question, detail=""):
-        return replace(ANSWERS, question=question, early=True, changed={(SLOW, OTHER): 4e5}, incidents=(),
+        return replace(ANSWERS, question=question, changed={(SLOW, OTHER): 4e5}, incidents=(),
             targets=ANSWERS.targets[:-1]), None
 
 seconds = float(sys.argv[2])

@@ -323,6 +323,7 @@ def test_the_public_sees_the_status(public: Public) -> None:
         "ttft_p50_us",
         "recent_ttft_p50_us",
         "newest_at",
+        "is_early",
     }
     assert first["ttft_p50_us"] == pytest.approx(200_000, rel=0.1)
     (incident,) = found["incidents"]

@@ -27,7 +27,7 @@ STORY = Story(
     address="live page: http://127.0.0.1:4680/",
     advice=SUGGESTIONS,
 )
-CHANGED = replace(ANSWERS, early=True, changed={(SLOW, OTHER): 400_000.0}, newest_event=None)
+CHANGED = replace(ANSWERS, changed={(SLOW, OTHER): 400_000.0}, newest_event=None)
 
 
 def lines(width: int, height: int, story: Story = STORY) -> list[str]:

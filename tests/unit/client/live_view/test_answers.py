@@ -28,14 +28,16 @@ def test_a_cell_combines_all_answers() -> None:
     assert BOARD.cell(EQUAL, OTHER).bars.endswith("▆        ")
 
 
-def test_a_median_without_an_interval_is_not_shown() -> None:
-    """As in a leaderboard, a median of too few samples is unknown."""
+def test_a_median_without_an_interval_is_marked() -> None:
+    """As in a leaderboard, a median of too few samples is shown with a mark."""
     standings = tuple(
         replace(row, ttft_p50_us=replace(row.ttft_p50_us, low=None)) if row.ttft_p50_us else row
         for row in ANSWERS.leaderboard.standings
     )
     bare = replace(ANSWERS, leaderboard=replace(ANSWERS.leaderboard, standings=standings))
-    assert matrix_of(bare).cell(FAST, REGION).value is None
+    for answers, is_early in ((ANSWERS, False), (bare, True)):
+        cell = matrix_of(answers).cell(FAST, REGION)
+        assert (cell.value is None, cell.is_early) == (False, is_early)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_a_cell_combines_both_answers() -> None:
     step = difference(-30, since_at=NOW_AT, region_median=150_000)
     assert found(step, standings=(standing(REGION, 170),)).cell(TARGETS[0], REGION).value == 150_000
     paired = found(difference(-30, region_median=140_000, baseline_median=170_000))
-    assert [paired.cell(TARGETS[0], region).value for region in (BASELINE, REGION)] == [170_000, 140_000]
+    cells = [paired.cell(TARGETS[0], region) for region in (BASELINE, REGION)]
+    assert [(cell.value, cell.is_early) for cell in cells] == [(170_000, False), (140_000, False)]
 
 
 def test_a_cell_warms_up_with_the_rounds_of_both_regions() -> None:
@@ -63,7 +64,7 @@ def test_a_cell_warms_up_with_the_rounds_of_both_regions() -> None:
     warming = found(difference(None, n=4)).cell(TARGETS[0], REGION)
     assert (warming.rounds, warming.firm) == (4, None)
     changing = found(difference(None, n=5, since_at=NOW_AT, region_median=500_000))
-    assert " 500  changing 5/6 " in lines(changing, 80)[2]
+    assert " 500? changing 5/6 " in lines(changing, 80)[2]
 
 
 def fifteen(*, network_us: float | None = None) -> Matrix:
@@ -130,6 +131,8 @@ def firm(decision: Decision, **more: object) -> Cell:
         (firm(Decision.EQUIVALENT), "="),
         (firm(Decision.MIXED), "~"),
         (firm(Decision.UNDECIDED), "?"),
+        (Cell(value=2.35e5, is_early=True), "?"),
+        (Cell(value=2.35e5, is_early=True, is_stale=True), "○"),
         (firm(Decision.UNDECIDED, is_stale=True), "○"),
         (firm(Decision.UNDECIDED, is_stale=True, changed=1.0), "▲"),
         (firm(Decision.UNDECIDED, is_stale=True, changed=1.0, is_failing=True), "✗"),

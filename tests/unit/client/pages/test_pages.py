@@ -1,8 +1,11 @@
 """Pages, in addition to their golden files: what is shown, in which order, and when an answer is none."""
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -34,7 +37,7 @@ from isochrone_client.pages import (
     samples,
     simulations,
 )
-from isochrone_client.pages.cells import TOO_FEW, Footnotes
+from isochrone_client.pages.cells import EARLY, Footnotes
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
 from isochrone_wire.answers import (
@@ -121,12 +124,13 @@ def test_only_keeps_what_it_says(only: str | None, kept: int) -> None:
     assert len(select_rows(ANSWER, sort="target", only=only)) == kept
 
 
-def test_a_shift_without_an_interval_is_not_said() -> None:
-    """A number without an interval is a dash for people; programs get the value of the wire."""
+def test_a_shift_without_an_interval_is_marked() -> None:
+    """A difference without an interval has a question mark for people; programs get the value of the wire."""
     row = replace(DIFFERENTIALS[0], shift_low=None)
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
-    assert shown(page)[0]["difference (ms)"] == UNKNOWN
-    assert shown(page)[0]["relative (%)"] == UNKNOWN
+    assert shown(page)[0]["difference (ms)"] == "+191?"
+    assert shown(page)[0]["relative (%)"].endswith("?")
+    assert any(note.startswith("-12?: ") for note in page.notes)
     assert page.record(row)["shift"] == 191_250.0
 
 
@@ -230,20 +234,67 @@ def test_an_empty_remark_has_no_mark() -> None:
     assert footnotes.notes == ("[1] late", "[2] early")
 
 
+CERTAINTY = json.loads((Path(__file__).parents[3] / "testdata" / "certainty.json").read_text())
+
+
+@pytest.mark.parametrize("case", CERTAINTY, ids=lambda case: f"p{100 * case['share']:g} of {case['n']}")
+def test_a_value_is_shown_from_the_first_sample_on(case: dict[str, Any]) -> None:
+    """A value without an interval is marked, and beside it is what the interval has of the samples that it needs."""
+    quantile, share = Quantile(**case["quantile"]), case["share"]
+    text = cells.pattern_of(quantile, share=share, n=case["n"]).format(quantile.value)
+    assert (text, cells.progress_of(quantile, share=share)) == (case["text"], case["progress"])
+
+
+@pytest.mark.parametrize(
+    ("quantile", "text", "is_explained"),
+    [
+        (Quantile(value=260_300, low=251_000, high=270_000), "260", False),
+        (Quantile(value=260_300), "260?", True),
+        (Quantile(value=260_300, low=251_000), "260?", True),
+        (None, UNKNOWN, False),
+    ],
+)
+def test_a_percentile_without_its_interval_is_explained(
+    quantile: Quantile | None, text: str, *, is_explained: bool
+) -> None:
+    """A dash means no sample; a note explains a value without both bounds."""
+    page = leaderboard.page(Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], ttft_p95_us=quantile),)))
+    assert shown(page)[0]["ttft p95 (ms)"] == text
+    assert (EARLY in page.notes) == is_explained
+
+
 @pytest.mark.parametrize(
     ("quantile", "text"),
     [
-        (Quantile(value=260_300, low=251_000, high=270_000), "260"),
-        (Quantile(value=260_300), UNKNOWN),
-        (Quantile(value=260_300, low=251_000), "≥ 251"),
+        (Quantile(value=5, low=4, high=6, n_eff=7), "4.0 … 6.0"),
+        (Quantile(value=5, n_eff=3.2), "3 of 6"),
+        (Quantile(value=5, low=4, n_eff=3.2), "≥ 4.0"),
         (None, UNKNOWN),
     ],
 )
-def test_a_percentile_needs_its_interval(quantile: Quantile | None, text: str) -> None:
-    """Without an upper bound a percentile is at least the lower one, without both a dash; a note has the reason."""
-    page = leaderboard.page(Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], ttft_p95_us=quantile),)))
-    assert shown(page)[0]["ttft p95 (ms)"] == text
-    assert (TOO_FEW in page.notes) == (text != "260")
+def test_an_interval_is_replaced_by_what_it_needs(quantile: Quantile | None, text: str) -> None:
+    """In place of an interval is its one bound, or the independent samples of those needed, or a dash without one."""
+    row = replace(STANDINGS[0], tokens_per_second_p50=quantile)
+    page = leaderboard.page(Leaderboard(window=WINDOW, order=Order.TOKENS_PER_SECOND, standings=(row,)))
+    assert shown(page)[0]["interval (95 %)"] == text
+
+
+@pytest.mark.parametrize(
+    ("order", "changes"),
+    [
+        (Order.TTFT, {"ttft_p50_us": None}),
+        (Order.PRICE, {"usd_per_m_output": None}),
+        (Order.TOKENS_PER_USD, {"usd_per_m_output": None}),
+        (Order.TOKENS_PER_USD, {"tokens_per_second_p50": None}),
+        (Order.SUCCESS, {"success": None}),
+    ],
+)
+def test_without_a_value_there_is_no_rank(order: Order, changes: dict[str, Any]) -> None:
+    """A row without what the order ranks by has a dash; one with a value but no interval shares the possible ranks."""
+    early = Quantile(value=1.0)
+    row = replace(STANDINGS[0], rank=2, rank_low=1, rank_high=3, ttft_p50_us=early, tokens_per_second_p50=early)
+    page = leaderboard.page(Leaderboard(window=WINDOW, order=order, standings=(row, replace(row, **changes))))
+    assert [line["rank"] for line in shown(page)] == ["1-3", UNKNOWN]
 
 
 def test_ranks_count_within_a_region() -> None:
@@ -567,7 +618,7 @@ def test_differences_are_to_the_static_line() -> None:
         replace(row, ttft_p95_us=replace(around(ms), high=None)) for row, ms in ((STATIC, 900), (RACE, 400))
     )
     [line] = [line for line in table(static, race).splitlines() if line.startswith("race")]
-    assert " ".join(line.split()) == f"race:2 [1] 250 -50 ≥ 360 360 … {UNKNOWN} -500 100 200 {UNKNOWN}"
+    assert " ".join(line.split()) == f"race:2 [1] 250 -50 400? ≥ 360 -500 100 200 {UNKNOWN}"
     text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
     assert text.count("were only learnt from") == 2
     assert text.count("charged in full") == 1
@@ -581,7 +632,7 @@ def test_differences_are_to_the_static_line() -> None:
     assert "us: the first 6 rounds" in text
     text = table(STATIC, replace(RACE, ttft_p95_us=Quantile(value=400_000)))
     assert "a p95 59" in text
-    assert "400" not in text.replace("400 …", "")
+    assert "400?" in text
 
 
 def test_an_empty_answer_has_a_reason() -> None:
@@ -686,7 +737,7 @@ NOTHING_AT_ALL = replace(NOTHING, missing=(Absence(region="us-east-2", sentence=
 ONE_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED,))
 TWO_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED, UNDECIDED))
 EMPTY_LEADERBOARD = Leaderboard(window=WINDOW)
-NO_MEDIAN = Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], n=4, ttft_p50_us=Quantile(value=1.0)),))
+NO_MEDIAN = Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], n=0, ttft_p50_us=None),))
 NOBODY = VantageList(plan_version=0, answered_at=NOW_AT)
 NONE_ONLINE = replace(VANTAGES, vantages=VANTAGES.vantages[1:])
 NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
@@ -705,7 +756,7 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: decide(TWO_UNDECIDED, (UNDECIDED,) * 2), "all 2 differentials are undecided", "--window"),
         (lambda: decide(ONE_UNDECIDED, (UNDECIDED,)), "the only differential is undecided", "--window"),
         (lambda: leaderboard.require_ranking(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
-        (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 16 needed", "isochrone samples"),
+        (lambda: leaderboard.require_ranking(NO_MEDIAN), "no sample of any target has a value", "isochrone samples"),
         (lambda: fleet.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
         (lambda: fleet.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
         (lambda: fleet.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone vantages"),
@@ -715,12 +766,11 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: fleet.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
         (lambda: fleet.require_spend(SpendList()), "there is no spend", "isochrone vantages"),
         (lambda: ranked(Order.PRICE), "no target has a price", "plan"),
-        (lambda: leaderboard.require_ranking(TWO_SAMPLES), "2 of 16 needed", "isochrone samples"),
         (verdicts, "no samples between", "isochrone coverage"),
         (lambda: verdicts(*ALL_UNKNOWN), "3 of 59 samples", "--window"),
         (tiers, "no samples between", "isochrone coverage"),
         (lambda: tiers(replace(TIERS[0], usd_per_m_output=None)), "no target has a price", "plan"),
-        (lambda: tiers(FEW_OF_A_TIER), "3 of 16 needed", "isochrone samples"),
+        (lambda: tiers(replace(TIERS[0], ttft_p50_us=None)), "no sample of any target", "isochrone samples"),
         (best, "no samples between", "isochrone coverage"),
         (lambda: best(*UNDECIDED_COSTS), "nothing is decided", "--window"),
         (lambda: best(UNDECIDED_COSTS[0]), "nothing is decided", "isochrone-collector vantage add"),
@@ -754,6 +804,8 @@ def test_too_little_data_is_an_error(require: Callable[[], object], sentence: st
         *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
         lambda: latency_targets.require_verdict(VERDICTS),
         lambda: leaderboard.require_tiers(LINES),
+        lambda: leaderboard.require_ranking(TWO_SAMPLES),
+        lambda: tiers(FEW_OF_A_TIER),
         lambda: leaderboard.require_best(COSTS),
     ],
 )

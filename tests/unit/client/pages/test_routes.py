@@ -35,7 +35,7 @@ FAST = Quantile(value=300_000, low=280_000, high=366_000)
         (FAST, 70, 70, "success at least 94.8 % after 70 requests, min_success is 99.0 %: more requests decide it"),
         (FAST, 50, 70, "success at most 80.7 %, min_success is 99.0 %"),
         (FAST, 0, 0, "success unknown, no request; min_success is 99.0 %"),
-        (None, 400, 400, "p95 unknown, too few samples; the limit is 1000 ms"),
+        (None, 400, 400, "p95 unknown, no sample; the limit is 1000 ms"),
         (Quantile(value=9e5, low=8e5, high=1.2e6), 400, 400, "p95 800 … 1200 ms, the limit is 1000 ms"),
         (Quantile(value=9e5, low=8e5), 400, 400, "p95 at least 800 ms, the limit is 1000 ms"),
         (Quantile(value=2e6, low=1.5e6, high=3e6), 400, 400, "p95 at least 1500 ms, the limit is 1000 ms"),

@@ -114,6 +114,7 @@ def texts(badge: Badge) -> list[str]:
         ({"state": State.FAILING}, "state", "failing"),
         ({}, "ttft", "412 ms"),
         ({"ttft_p50_us": 12_340_000.0}, "ttft", "12.3 s"),
+        ({"is_early": True}, "ttft", "412? ms"),
         ({"ttft_p50_us": None}, "ttft", "\N{EN DASH}"),
         ({}, "success", "99.9 %"),
         ({"success": 1.0}, "success", "100.0 %"),

@@ -20,7 +20,7 @@ const REGIONS = [
  * @returns {import("./static/views/matrix_model.js").Cell}
  */
 function cell(value) {
-  return { value, low: value, high: value, n: 60, independent: 40, newestAt: null, isStale: false, difference: null, verdict: null };
+  return { value, low: value, high: value, n: 60, independent: 40, isEarly: false, progress: "", newestAt: null, isStale: false, difference: null, verdict: null };
 }
 
 /**
@@ -60,6 +60,12 @@ test("light bounds the distance of an edge, until it can be anywhere", () => {
   assert.equal(edgeBoundKm(9.5), 950);
   assert.equal(edgeBoundKm(0), 0);
   assert.equal(edgeBoundKm(250), null);
+});
+
+test("values without an interval have no lines", () => {
+  const firm = sites({ us: 200, eu: 300, sg: 450 }), early = firm.map((site) => ({ ...site, cell: site.cell && { ...site.cell, isEarly: true } }));
+  assert.equal(linesOf(firm, metricOf("ttft"), WORLD).reason, "");
+  assert.match(linesOf(early, metricOf("ttft"), WORLD).reason, /need 3 regions with an interval and a known place; there are none/);
 });
 
 test("without a choice, the target with a value from most of the regions is shown, the first one by name", () => {

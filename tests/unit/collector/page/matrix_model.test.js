@@ -46,9 +46,14 @@ test("a value is in the unit of the metric, with its interval", () => {
   assert.deepEqual([cell?.value, cell?.low, cell?.high, cell?.n, cell?.independent], [486, 470, 500, 60, 40]);
 });
 
-test("a value without an interval is not shown", () => {
-  const cell = matrix([standing({ ttft_p50_us: { value: 486_000, low: null, high: null, n_eff: null } })]).rows[0]?.cells["us"];
-  assert.equal(cell?.value, null);
+test("a value without an interval is early, unless its difference has one", () => {
+  const early = { value: 486_000, low: null, high: null, n_eff: 3.7 }, standings = ["us", "eu"].map((region) => standing({ region, ttft_p50_us: early }));
+  const [cell] = matrix(standings).rows.map((row) => row.cells["us"]);
+  assert.deepEqual([cell?.value, cell?.low, cell?.isEarly, cell?.progress], [486, null, true, "3 of 6"]);
+  const medians = { baseline: "us", baseline_median: 480_000, region_median: 670_000 };
+  const cells = (/** @type {object} */ more) => Object.values(matrix(standings, [differential({ ...medians, ...more })]).rows[0]?.cells ?? {});
+  assert.deepEqual(cells({}).map(({ value, isEarly }) => [value, isEarly]), [[480, false], [670, false]]);
+  assert.deepEqual(cells({ shift_low: null }).map(({ value, isEarly }) => [value, isEarly]), [[486, true], [486, true]]);
   assert.equal(matrix([standing({ ttft_p50_us: null })]).rows[0]?.cells["us"]?.value, null);
 });
 
@@ -69,7 +74,7 @@ test("a differential belongs to the cell of its region", () => {
   assert.equal(rows[0]?.cells["us"]?.difference, null);
   assert.deepEqual([rows[0]?.cells["eu"]?.difference?.shift, rows[0]?.cells["eu"]?.difference?.decision], [191, "slower"]);
   const [row] = matrix([standing({ region: "eu" })], [differential({ shift_low: null, shift_high: null })]).rows;
-  assert.equal(row?.cells["eu"]?.difference?.shift, null);
+  assert.deepEqual([row?.cells["eu"]?.difference?.shift, row?.cells["eu"]?.difference?.early], [null, 191]);
 });
 
 test("after a step, the value is that of the level since then", () => {

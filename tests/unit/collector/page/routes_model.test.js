@@ -52,7 +52,7 @@ test("the reason of an objective that is not kept for certain is that of the com
     "100.0 % of 46 requests in time [93.6 … 100.0], 95.0 % needed; the limit is 1000 ms: more requests decide it; " +
     "success at least 92.3 % after 46 requests, min_success is 95.0 %: more requests decide it");
   assert.equal(objectiveReason({ goodput: null, ttft_p95_us: null, success: null }, slo),
-    "p95 unknown, too few samples; the limit is 1000 ms; success unknown, no request; min_success is 95.0 %");
+    "p95 unknown, no sample; the limit is 1000 ms; success unknown, no request; min_success is 95.0 %");
 });
 
 test("hedge, race and exclusions are sentences, and the static order is the fallback", () => {

@@ -93,11 +93,11 @@ def test_a_paused_target_is_not_shown() -> None:
 
 
 def test_a_target_without_samples_is_stale() -> None:
-    """A target without samples has a row without numbers; a median of too few samples is not shown."""
+    """A target without samples has a row without numbers; a median of too few samples is early."""
     found = row(None, None)
     assert (found.region, found.state, found.success, found.ttft_p50_us) == ("us", "stale", None, None)
-    assert row().ttft_p50_us == 400_000
-    assert row(replace(DAY, ttft_p50_us=Quantile(value=400_000))).ttft_p50_us is None
+    early = row(replace(DAY, ttft_p50_us=Quantile(value=400_000)))
+    assert [(one.ttft_p50_us, one.is_early) for one in (row(), early)] == [(400_000, False), (400_000, True)]
 
 
 def test_nothing_else_is_public() -> None:
