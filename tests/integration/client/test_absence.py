@@ -46,7 +46,7 @@ QUESTIONS = {
     "slo": [["--use", "voice"]],
 }
 # They run until they are interrupted, or until their input ends.
-ENDLESS = {"routes watch", "routes kubernetes", "mcp"}
+ENDLESS = {"routes watch", "routes kubernetes", "mcp", "gateway"}
 # They list events, of which there may be none, and ask for no samples.
 EVENTS = {"alerts", "incidents", "routes history"}
 
