@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-consumers docs check proto pins schema bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-alerts bench-attack chaos first-hour clean
+.PHONY: help demo test test-consumers docs check proto pins schema bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-client bench-alerts bench-attack chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -101,6 +101,9 @@ bench-outages: $(DEV_STAMP) ## outages of real requests in four answers, 80 minu
 
 bench-hedge: $(DEV_STAMP) ## hedged and unhedged requests under stalls; Envoy, LiteLLM: real programs; six minutes (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.hedge $(ARGS)
+
+bench-client: $(DEV_STAMP) ## processor time of transports beside plain httpx, of the gateway beside LiteLLM's proxy, a minute (ARGS="--quick")
+	@PYTHONPATH=tests $(BIN)/python -m bench.client $(ARGS)
 
 bench-alerts: $(DEV_STAMP) ## alerts on 20 injected faults and in 24 simulated quiet hours (ARGS="--hours 1 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m bench.alerts $(ARGS)

@@ -59,7 +59,6 @@ _PORT = 4000
 @click.option(
     "--hedge-effects", is_flag=True, help="Also hedge requests with effects, such as tools, if twice is harmless."
 )
-@click.option("--proxy", metavar="URL", help="A proxy for requests to providers.")
 @log_format_option
 @options.addressing
 def gateway(
@@ -72,7 +71,6 @@ def gateway(
     hosts: tuple[str, ...],
     hedge_ratio: float,
     hedge_effects: bool,
-    proxy: str | None,
     log_format: LogFormat,
 ) -> None:
     """Route requests of any client by the tables of a region, as the libraries for Python and TypeScript do.
@@ -108,6 +106,5 @@ def gateway(
         hosts=hosts or None,
         hedge_ratio=hedge_ratio,
         hedge_effects=hedge_effects,
-        proxy=proxy,
     )
     server.serve(found, routes, listener, allowed)

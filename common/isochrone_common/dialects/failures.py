@@ -254,7 +254,7 @@ def _unwrapped(text: str) -> str:
 
 def unframed_failure(body: bytes) -> Failed | None:
     """Judge text outside of events as the body of an error; `None` if it states no error yet."""
-    if failure := _failure_in(body, *body.splitlines()[:_MAX_LINES]):
+    if failure := _failure_in(*dict.fromkeys((body, *body.splitlines()[:_MAX_LINES]))):
         return failure
     text = error_text(body)
     return in_band_failure(text) if text else None

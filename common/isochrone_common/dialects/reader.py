@@ -14,26 +14,28 @@ _NO_EVENT = "the response contains no event of a stream"
 class ResponseReader:
     """Reads the body of one response with status 200 in a dialect. The boundaries of the reads change nothing."""
 
-    __slots__ = ("_decoder", "_dialect", "_has_events")
+    __slots__ = ("_begun", "_decoder", "_dialect", "_has_events")
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._decoder = SseDecoder()
         self._has_events = False
+        self._begun = b""
 
     def receive(self, data: bytes) -> list[Signal]:
         """Return the signals that these bytes complete. Raises `SseOverflow`."""
         events = self._decoder.receive(data)
         # An error without framing may have no end of line, and its connection may stay open.
         if is_json_text(begun := self._decoder.begun):
+            self._begun = begun
             events.append(Event(begun, is_framed=False))
         return self._interpret(events)
 
     def end(self) -> list[Signal]:
         """Return the signals that the end of the response completes, and the failure that its other text states."""
-        # What is cut in the middle is no frame.
-        whole = filter(_is_whole, self._decoder.end())
-        signals, text = self._interpret(list(whole)), self._decoder.unframed
+        # What is cut in the middle is no frame, and what was read before is not read again.
+        whole = [event for event in self._decoder.end() if event.data != self._begun and _is_whole(event)]
+        signals, text = self._interpret(whole), self._decoder.unframed
         if failure := unframed_failure(text):
             signals.append(failure)
         elif text and not self._has_events:

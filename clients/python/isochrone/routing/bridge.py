@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
-from isochrone.routing.background import BackgroundLoop
+from isochrone.routing.blocking import BlockingBody, ThreadRacing, run
 from isochrone.routing.engine import ERRORS, Engine, Incoming, Outgoing
 from isochrone.routing.routes import Routes
 
@@ -56,31 +56,33 @@ class AsyncTransport(Generic[AnyRequest, AnyResponse]):
 
 
 class Transport(Generic[AnyRequest, AnyResponse]):
-    """Sends requests of any thread on the event loop of the routes."""
+    """Sends requests in the thread of the caller."""
 
     library: ModuleType
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._body_class = type("Body", (_Body, self.library.SyncByteStream), {})
-        self._engine = Engine(routes, routes.new_background_pool())
-        self._pid = os.getpid()
+        self._begin()
 
     def handle_request(self, request: AnyRequest) -> AnyResponse:
         """As `AsyncTransport.handle_async_request`."""
         if self._pid != os.getpid():  # a forked process cannot use the connections
-            self._engine, self._pid = Engine(self._routes, self._routes.new_background_pool()), os.getpid()
-        loop, body = self._routes.background, request.read()
+            self._begin()
+        body = request.read()
         with _errors_of(self.library, request):
-            incoming = loop.run(self._engine.send(_outgoing(request, body)))
-        stream = self._body_class(_AsyncBody(incoming, self.library, request), loop)
-        response: AnyResponse = _response(self.library, incoming, stream)
+            incoming = run(self._engine.send(_outgoing(request, body)))
+        response: AnyResponse = _response(self.library, incoming, self._body_class(incoming, self.library, request))
         return response
 
     def close(self) -> None:
         """Close the connections; the routes stay."""
-        if self._pid == os.getpid() and self._routes.background.is_running:
-            self._routes.background.run(self._engine.aclose())
+        if self._pid == os.getpid():
+            run(self._engine.aclose())
+
+    def _begin(self) -> None:
+        self._engine = Engine(self._routes, self._routes.new_blocking_pool(), racing=ThreadRacing())
+        self._pid = os.getpid()
 
 
 @dataclass(eq=False)
@@ -101,17 +103,23 @@ class _AsyncBody:
 
 @dataclass(eq=False)
 class _Body:
-    body: _AsyncBody
-    loop: BackgroundLoop
+    incoming: Incoming
+    library: ModuleType
+    request: Request
 
     def __iter__(self) -> Iterator[bytes]:
-        body = aiter(self.body)
-        while data := self.loop.run(_next(body)):
-            yield data
+        rest = self.incoming.rest
+        with _errors_of(self.library, self.request):
+            yield from self.incoming.held
+            if isinstance(rest, BlockingBody):
+                yield from rest.rest
+                return
+            while data := run(_next(rest)):
+                yield data
 
     def close(self) -> None:
         """As `_AsyncBody.aclose`."""
-        self.loop.run(self.body.aclose())
+        run(self.incoming.aclose())
 
 
 @contextmanager

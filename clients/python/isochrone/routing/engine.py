@@ -7,14 +7,13 @@ gets the last failure if there is none. A hedged request has two attempts at onc
 attempt is cancelled, which closes its connection. No attempt outlives the request with an unread response.
 """
 
-import asyncio
 import json
 import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 import httpcore
@@ -29,6 +28,8 @@ from isochrone.routing.attempts import (
     first_token_limit_s,
     plan_hedge,
 )
+from isochrone.routing.connections import Pool
+from isochrone.routing.racing import LoopRacing, Racing, Start
 from isochrone.routing.requests import FirstContent, Headers, Progress, ProviderRequest
 from isochrone.routing.routes import Routes
 from isochrone_common.sse import UNFRAMED_BYTES
@@ -96,6 +97,11 @@ class Attempt:
     error: Exception | None = None
     is_failed: bool = False
 
+    async def discard(self) -> None:
+        """Give up the response."""
+        if self.response is not None:
+            await self.response.aclose()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sending:
@@ -109,12 +115,14 @@ class Sending:
 
 @dataclass(eq=False)
 class Engine:
-    """Sends requests over the connections of one event loop. `served` are the names of routes, all if empty."""
+    """Sends requests over the connections of one event loop, or of threads, as `racing` has it. `served` are the names
+    of routes, all if empty.
+    """
 
     routes: Routes
-    pool: httpcore.AsyncConnectionPool
+    pool: Pool
     served: Collection[str] = ()
-    _ending: set[asyncio.Task[None]] = field(default_factory=set)
+    racing: Racing = field(default_factory=LoopRacing)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -151,7 +159,9 @@ class Engine:
         return await self._exchange(outgoing)
 
     async def _table(self, route: str) -> RouteTable | None:
-        return await self.routes.first_table(route) if not self.served or route in self.served else None
+        return (
+            await self.routes.first_table(route, self.racing.sleep) if not self.served or route in self.served else None
+        )
 
     def _obstacle(self, entry: RouteEntry, request: ProviderRequest, outgoing: Outgoing) -> str:
         """Return why the member cannot take the request; empty if it can."""
@@ -167,7 +177,7 @@ class Engine:
         for entry in rest:
             if not last.is_failed or time.monotonic() >= sending.until_s:
                 break
-            await _discard(last)
+            await last.discard()
             self.routes.count("failovers")
             last = await self._attempt(sending, entry, is_last=entry is rest[-1])
         if last.response is None:
@@ -190,42 +200,26 @@ class Engine:
             self.routes.count(f"not_hedged_{hedge.value}")
             return [await self._attempt(sending, order[0], is_last=len(order) == 1)]
         self.routes.budget.add_request()
-        first = asyncio.create_task(self._attempt(sending, order[0], is_last=False))
-        tasks, attempts = [first], list[Attempt]()
-        try:
-            await asyncio.wait(tasks, timeout=hedge.delay_us / SECOND_US)
-            if first.done() or not self.routes.budget.take():
-                attempts.append(await first)
-                return attempts
+
+        def second() -> Start[Attempt] | None:
+            if not self.routes.budget.take():
+                return None
             self.routes.count("hedges")
             is_last = len(order) == len((order[0], hedge.entry))
-            tasks.append(asyncio.create_task(self._attempt(sending, hedge.entry, is_last=is_last)))
-            await _first_success(tasks, attempts)
-            if not attempts[-1].is_failed and attempts[-1].entry is hedge.entry:
-                self.routes.count("hedges_won")
-        except BaseException:
-            attempts.clear()
-            raise
-        else:
-            return attempts
-        finally:
-            self._end(tasks, attempts)
+            return partial(self._attempt, sending, hedge.entry, is_last=is_last)
 
-    def _end(self, tasks: Iterable["asyncio.Task[Attempt]"], attempts: Iterable[Attempt]) -> None:
-        """End the attempts other than these, without waiting for their connections to close."""
-        kept = list(attempts)
-        for task in tasks:
-            if not (kept and task.done() and task.result() in kept):
-                ending = asyncio.create_task(_end(task))
-                self._ending.add(ending)
-                ending.add_done_callback(self._ending.discard)
+        first = partial(self._attempt, sending, order[0], is_last=False)
+        attempts = await self.racing.race(first, second, hedge.delay_us / SECOND_US)
+        if not attempts[-1].is_failed and attempts[-1].entry is hedge.entry:
+            self.routes.count("hedges_won")
+        return attempts
 
     async def _attempt(self, sending: Sending, entry: RouteEntry, *, is_last: bool) -> Attempt:
         """Ask a member; without content in its time it has failed."""
         left_s = max(0.0, sending.until_s - time.monotonic())
         limit_s = attempt_limit_s(self._first_token_s(sending, entry), left_s=left_s, is_last=is_last)
         try:
-            async with asyncio.timeout(None if math.isinf(limit_s) else limit_s):
+            async with self.racing.limit(limit_s):
                 return await self._ask(sending, entry)
         except TimeoutError:
             self.routes.count("late")
@@ -324,7 +318,7 @@ async def _read_ahead(response: Incoming, request: ProviderRequest, entry: Route
         async for data in response.rest:
             held.append(data)
             size += len(data)
-            if is_stream or size <= judged:
+            if is_stream or (request.is_streamed and size <= judged):
                 progress = finder.receive(data)
             if progress is not Progress.WAITING or size > most:
                 is_ended = False
@@ -333,38 +327,13 @@ async def _read_ahead(response: Incoming, request: ProviderRequest, entry: Route
         await response.aclose()
         return Attempt(entry, error=error, is_failed=True)
     if is_ended and (is_stream or size <= judged):
-        progress = finder.end()
+        progress = finder.end(b"" if is_stream or request.is_streamed else b"".join(held))
     is_failed = progress is Progress.FAILED or (is_stream and progress is Progress.WAITING and is_ended)
     return Attempt(entry, replace(response, held=tuple(held)), is_failed=is_failed)
 
 
-async def _first_success(tasks: Iterable["asyncio.Task[Attempt]"], ended: list[Attempt]) -> None:
-    """Add the attempts that have ended when the first succeeds, that one last; all of them if none does."""
-    pending = set(tasks)
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        attempts = sorted((task.result() for task in done), key=lambda attempt: not attempt.is_failed)
-        lost = [*ended[-1:], *attempts[:-1]]
-        ended += attempts
-        for attempt in lost:
-            await _discard(attempt)
-        if not ended[-1].is_failed:
-            break
-
-
-async def _end(task: "asyncio.Task[Attempt]") -> None:
-    task.cancel()
-    with suppress(Exception, asyncio.CancelledError):
-        await _discard(await task)
-
-
 def _is_page(response: Incoming) -> bool:
     return _header(response.headers, b"content-type").startswith(b"text/html")
-
-
-async def _discard(attempt: Attempt) -> None:
-    if attempt.response is not None:
-        await attempt.response.aclose()
 
 
 def retry_after_s(headers: Headers) -> float | None:

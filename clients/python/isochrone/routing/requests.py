@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from isochrone_common.dialects import DIALECTS
+from isochrone_common.dialects.failures import stated_failure
 from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import DONE, Answer, Failed, Finished, Reasoning, Signal, Unknown
 from isochrone_common.sse import SseOverflow
@@ -31,6 +32,7 @@ _EFFECTS = re.compile(r"tools|functions|mcp|plugin|search|store|conversation|pre
 _TOOLS = {"tools", "functions", "mcp_servers"}
 _UNSET: tuple[object, ...] = (None, False, "", "none", [])
 _TOKEN_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_CONTENT = frozenset(("choices", "content", "output"))
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
 
 
@@ -158,9 +160,12 @@ class FirstContent:
         except SseOverflow:
             return Progress.CONTENT  # the caller judges it
 
-    def end(self) -> Progress:
-        """Judge what the end of the stream completes."""
-        progress = self._judge(self._reader.end())
+    def end(self, last: bytes = b"") -> Progress:
+        """Judge the last bytes, and what the end of the stream completes."""
+        if _is_answer(last):
+            return Progress.WAITING
+        progress = self.receive(last) if last else Progress.WAITING
+        progress = self._judge(self._reader.end()) if progress is Progress.WAITING else progress
         return Progress.CONTENT if progress is Progress.WAITING and self._is_finished else progress
 
     def _judge(self, signals: Iterable[Signal]) -> Progress:
@@ -173,6 +178,15 @@ class FirstContent:
             if progress := _progress_of(signal):
                 return progress
         return Progress.WAITING
+
+
+def _is_answer(body: bytes) -> bool:
+    """Return whether a whole body is an answer without an error, as most are, without a look at its frames."""
+    try:
+        message = json.loads(body) if body else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(message, dict) and not _CONTENT.isdisjoint(message) and stated_failure(message) is None
 
 
 def _progress_of(signal: Signal) -> Progress | None:

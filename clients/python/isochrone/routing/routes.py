@@ -10,10 +10,10 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpcore
@@ -21,6 +21,8 @@ import httpcore
 from isochrone.routing import background, effectiveness, table_file
 from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, order
 from isochrone.routing.background import BackgroundLoop
+from isochrone.routing.blocking import BlockingBackend, BlockingConnection, run
+from isochrone.routing.connections import KEEPALIVE_S, Backend, Connections, Pool
 from isochrone.routing.effectiveness import Effectiveness
 from isochrone.routing.subscription import CollectorClock, Subscription, log
 from isochrone_common.address import UNIX
@@ -119,7 +121,8 @@ class Routes:
         self._subscription: Subscription | None = None
         self._next_look_s = 0.0
         self._has_news = asyncio.Event()
-        self._background_pools: list[httpcore.AsyncConnectionPool] = []
+        self._background_pools: list[Pool] = []
+        self._blocking_pools: list[Pool] = []
         background.register_for_forks(self, self._lock, Routes._begin_in_child)
 
     def __enter__(self) -> Self:
@@ -129,7 +132,7 @@ class Routes:
         self.close()
 
     def close(self) -> None:
-        """Stop following, end every `watch`, and close the connections of the background loop."""
+        """Stop following, end every `watch`, and close the connections of this object and of blocking transports."""
         for work in self._following:
             work.cancel()
         self._following.clear()
@@ -138,6 +141,9 @@ class Routes:
                 self.background.run(pool.aclose())
         self._background_pools.clear()
         self.background.stop()
+        for pool in self._blocking_pools:
+            run(pool.aclose())
+        self._blocking_pools.clear()
         self._subscription = None
         self._following_pid = 0
         for watcher in list(self._watchers):
@@ -208,11 +214,13 @@ class Routes:
         with self._lock:
             return self._tables.at(self._clock.now_at())
 
-    async def first_table(self, route: str) -> RouteTable | None:
+    async def first_table(
+        self, route: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> RouteTable | None:
         """As `table`; shortly after the start, wait for the tables that are on their way."""
         table = self.table(route)
         while table is None and time.monotonic() < self._all_tables_s:
-            await asyncio.sleep(0.01)
+            await sleep(0.01)
             table = self.table(route)
         return table
 
@@ -316,28 +324,48 @@ class Routes:
             rests = self.cooldowns.throttled(time.monotonic())
         return min((rests[entry.target] for entry in entries if entry.target in rests), default=0.0)
 
-    def new_background_pool(self) -> httpcore.AsyncConnectionPool:
-        """Connections for the event loop of the routes, which are closed with it."""
-        pool = self.new_pool()
-        self._background_pools.append(pool)
-        return pool
-
     def _new_collector_pool(self) -> httpcore.AsyncConnectionPool:
+        context = tls_context(self._trust) if self._trust else self._ssl_context
         if self.url.startswith(UNIX):
             pool = httpcore.AsyncConnectionPool(uds=self.url.removeprefix(UNIX))
-        elif self._trust:
-            pool = httpcore.AsyncConnectionPool(ssl_context=tls_context(self._trust))
+        elif self._proxy:
+            pool = httpcore.AsyncHTTPProxy(self._proxy, ssl_context=context)
         else:
-            return self.new_background_pool()
+            pool = httpcore.AsyncConnectionPool(ssl_context=context)
         self._background_pools.append(pool)
         return pool
 
-    def new_pool(self) -> httpcore.AsyncConnectionPool:
+    def new_pool(self) -> Pool:
         """Connections for one event loop."""
-        limits = {"max_connections": None, "max_keepalive_connections": 100, "keepalive_expiry": 30.0}
         if self._proxy:
-            return httpcore.AsyncHTTPProxy(self._proxy, ssl_context=self._ssl_context, **limits)  # type: ignore[arg-type]  # by name
-        return httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, **limits)  # type: ignore[arg-type]  # by name
+            return httpcore.AsyncHTTPProxy(
+                self._proxy, ssl_context=self._ssl_context, max_connections=None, keepalive_expiry=KEEPALIVE_S
+            )
+        return Connections(
+            lambda origin: httpcore.AsyncHTTPConnection(origin, network_backend=Backend(), **self._options(origin))
+        )
+
+    def new_blocking_pool(self) -> Pool:
+        """Connections for any threads, whose methods block instead of waiting, and which are closed with the routes."""
+        pool: Pool = Connections(
+            lambda origin: BlockingConnection(
+                httpcore.HTTPConnection(origin, network_backend=BlockingBackend(), **self._options(origin))
+            ),
+            nullcontext,
+        )
+        if self._proxy:
+            pool = BlockingConnection(
+                httpcore.HTTPProxy(
+                    self._proxy, ssl_context=self._ssl_context, max_connections=None, keepalive_expiry=KEEPALIVE_S
+                )
+            )
+        self._blocking_pools.append(pool)
+        return pool
+
+    def _options(self, origin: httpcore.Origin) -> dict[str, Any]:
+        if self._ssl_context is None and origin.scheme == b"https":
+            self._ssl_context = httpcore.default_ssl_context()  # takes a hundredth of a second
+        return {"ssl_context": self._ssl_context, "keepalive_expiry": KEEPALIVE_S}
 
     def _start(self) -> None:
         """Follow, unless this process does; a forked one has no threads of its parent."""
@@ -435,6 +463,7 @@ class Routes:
     def _begin_in_child(self) -> None:
         """Give up what is the parent's: its connections, its waiting threads, and its moment to change weights."""
         self._background_pools.clear()
+        self._blocking_pools.clear()
         self._following.clear()
         self._subscription = None
         self._watchers.clear()

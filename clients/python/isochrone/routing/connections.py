@@ -1,0 +1,147 @@
+"""Connections to providers, kept for later requests.
+
+A pool of httpcore looks at all connections at each begin and end of a request, so that the processor time of two
+hundred streams at once is mostly that of the pool. Here a request takes the connection of its origin that was used
+last, or a new one.
+"""
+
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+import httpcore
+
+_MOST_IDLE = 100
+KEEPALIVE_S = 30.0
+MOST_WAITING_BYTES = 1 << 16
+_shield = partial(anyio.CancelScope, shield=True)
+
+
+class Pool(Protocol):
+    """What sends requests: `Connections`, or a pool of httpcore."""
+
+    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
+        """Send a request; the response has to be closed. Raises errors of httpcore."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+Make = Callable[[httpcore.Origin], httpcore.AsyncConnectionInterface]
+
+
+class Connections:
+    """Connections that `make` opens for an origin."""
+
+    def __init__(self, make: Make, shield: Callable[[], AbstractContextManager[object]] = _shield) -> None:
+        self._make, self._shield = make, shield
+        self._idle: list[tuple[httpcore.Origin, httpcore.AsyncConnectionInterface]] = []  # the last one used is last
+        self._busy: set[httpcore.AsyncConnectionInterface] = set()
+        self._lock = threading.Lock()
+
+    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
+        """As `Pool.handle_async_request`."""
+        origin = request.url.origin
+        while (connection := self._take(origin)) is not None and connection.has_expired():
+            await self._close([connection])
+        connection = connection or self._make(origin)
+        self._busy.add(connection)
+        try:
+            response = await connection.handle_async_request(request)
+        except BaseException:
+            self._busy.discard(connection)
+            raise
+        body = _Body(response, lambda: self._release(origin, connection, response))
+        return httpcore.Response(
+            response.status, headers=response.headers, content=body, extensions=response.extensions
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections, also those in use."""
+        with self._lock:
+            closing = [*self._busy, *(connection for _, connection in self._idle)]
+            self._busy.clear()
+            self._idle.clear()
+        await self._close(closing)
+
+    def _take(self, origin: httpcore.Origin) -> httpcore.AsyncConnectionInterface | None:
+        with self._lock:
+            for place in range(len(self._idle) - 1, -1, -1):
+                if self._idle[place][0] == origin:
+                    return self._idle.pop(place)[1]
+        return None
+
+    async def _release(
+        self, origin: httpcore.Origin, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response
+    ) -> None:
+        with self._shield():
+            await response.aclose()
+        closing = []
+        with self._lock:
+            if connection in self._busy and connection.is_idle():
+                self._idle.append((origin, connection))
+            self._busy.discard(connection)
+            while len(self._idle) > _MOST_IDLE or (len(self._idle) > 1 and self._idle[0][1].has_expired()):
+                closing.append(self._idle.pop(0)[1])
+        if closing:
+            await self._close(closing)
+
+    async def _close(self, connections: Iterable[httpcore.AsyncConnectionInterface]) -> None:
+        with self._shield():
+            for connection in connections:
+                await connection.aclose()
+
+
+@dataclass(slots=True, eq=False)
+class _Body:
+    """The body of a response, which ends the use of its connection once."""
+
+    response: httpcore.Response
+    release: Callable[[], Coroutine[Any, Any, None]] | None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self.response.stream)  # type: ignore[arg-type]  # of an asynchronous connection
+
+    async def aclose(self) -> None:
+        release, self.release = self.release, None
+        if release is not None:
+            await release()
+
+
+class Backend(httpcore.AnyIOBackend):
+    """The network of connections that send the head of a request with its body, in one packet if it is small."""
+
+    async def connect_tcp(self, *arguments: Any, **more: Any) -> httpcore.AsyncNetworkStream:  # noqa: ANN401  # httpcore's
+        """As httpcore."""
+        return _Stream(await super().connect_tcp(*arguments, **more))
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A stream that sends what was written before it reads."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream, self._written = stream, bytearray()
+        self.aclose, self.get_extra_info = stream.aclose, stream.get_extra_info  # type: ignore[method-assign]  # as they are
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # httpcore's
+        if self._written:
+            await self._send(timeout)
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's
+        self._written += buffer
+        if len(self._written) > MOST_WAITING_BYTES:
+            await self._send(timeout)
+
+    async def start_tls(self, *arguments: Any, **more: Any) -> httpcore.AsyncNetworkStream:  # noqa: ANN401  # httpcore's
+        return _Stream(await self._stream.start_tls(*arguments, **more))
+
+    async def _send(self, timeout: float | None) -> None:  # noqa: ASYNC109  # httpcore's
+        sending, self._written = bytes(self._written), bytearray()
+        await self._stream.write(sending, timeout)
