@@ -81,7 +81,7 @@ class _Attempts:
 
 
 # LiteLLM makes all attempts in the task of the request.
-_attempts: ContextVar[_Attempts | None] = ContextVar("isochrone_attempts", default=None)
+_attempts: ContextVar[_Attempts | None] = ContextVar("attempts", default=None)
 
 
 class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not installed where types are checked
