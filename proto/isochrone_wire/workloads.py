@@ -8,31 +8,37 @@ replace both.
 """
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 
 from isochrone_wire.durations import DAY_US, HOUR_US
-from isochrone_wire.model import Price, Target
+from isochrone_wire.model import Price, Target, Timeouts
 from isochrone_wire.text import unknown
 
-MIN_EVERY_US = 200_000
-MAX_EVERY_US = 7 * DAY_US
-MAX_SPREAD_US = HOUR_US
-MIN_TIMEOUT_US = 1_000
-MAX_TIMEOUT_US = HOUR_US
-MAX_OUTPUT_TOKENS = 100_000
-MAX_TEMPERATURE = 2
-MAX_CONCURRENCY = 1_000
-MAX_PROMPT_BYTES = 100_000
+MAX_NAME_CHARS, MAX_URL_CHARS = 200, 2_000
 # A plan is one message of at most 8 MiB; the remainder is ample for the other fields.
 MAX_PROMPTS_BYTES = 6_000_000
-MAX_TARGETS = 1_000
-MAX_BUDGETS = 1_000
-MAX_NAME_CHARS = 200
-MAX_URL_CHARS = 2_000
-MAX_EFFORT_CHARS = 40
-MAX_USD = 1e6
-MAX_AMOUNT = 10**15
+_NAME, _OPTIONAL_NAME, _USD, _AMOUNT = (1, MAX_NAME_CHARS), (0, MAX_NAME_CHARS), (0, 1_000_000), (0, 10**15)
+
+Limits = Mapping[str, tuple[int, int]]
+"""The least and the largest value of an attribute; of texts and lists their length, of a prompt in bytes."""
+TARGET_LIMITS: Limits = {
+    "every_us": (200_000, 7 * DAY_US),
+    "spread_us": (0, HOUR_US),
+    "workload.concurrency": (1, 1_000),
+    "workload.max_output_tokens": (1, 100_000),
+    "workload.temperature": (0, 2),
+    **{f"workload.timeouts.{each.name}": (1_000, HOUR_US) for each in fields(Timeouts)},
+    "workload.prompt": (1, 100_000),
+    "workload.reasoning_effort": (0, 40),
+    "name": (1, 2 * MAX_NAME_CHARS + 1),
+    **dict.fromkeys(("provider", "model", "dialect"), _NAME),
+    **dict.fromkeys(("credential", "region"), _OPTIONAL_NAME),
+    "base_url": (1, MAX_URL_CHARS),
+}
+PRICE_LIMITS: Limits = {"usd_per_m_input": _USD, "usd_per_m_output": _USD}
+BUDGET_LIMITS: Limits = {"usd_per_day": _USD, "tokens_per_day": _AMOUNT, "requests_per_day": _AMOUNT}
+PLAN_LIMITS: Limits = {"targets": (0, 1_000), "budgets": (0, 1_000)}
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 POLICY_PREFIX = "policy:"
 """Names that begin so are accounts of an agent's own policy; no provider of a plan may have one."""

@@ -26,7 +26,7 @@ The agent's own machine is allowed only if the collector is on it too.
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from itertools import islice
 from operator import attrgetter
@@ -52,7 +52,7 @@ from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire import workloads
-from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, Timeouts, TlsFiles
+from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, TlsFiles
 from isochrone_wire.text import secret_problem, shortened
 from isochrone_wire.workloads import POLICY_PREFIX
 
@@ -274,56 +274,31 @@ def _price(table: Mapping[str, Any]) -> Price:
     return replace(FREE, **{key: table[key] for key in _PRICES if key in table})
 
 
-# Limits on every plan, because a broken or compromised collector must not take the agent down: an attribute, and its
-# lowest and highest allowed value. Those of texts and lists limit their length, of the prompt in bytes.
-_Bound = tuple[str, float, float]
-_TARGET: tuple[_Bound, ...] = (
-    ("every_us", workloads.MIN_EVERY_US, workloads.MAX_EVERY_US),
-    ("spread_us", 0, workloads.MAX_SPREAD_US),
-    ("workload.concurrency", 1, workloads.MAX_CONCURRENCY),
-    ("workload.max_output_tokens", 1, workloads.MAX_OUTPUT_TOKENS),
-    ("workload.temperature", 0, workloads.MAX_TEMPERATURE),
-    *(
-        (f"workload.timeouts.{each.name}", workloads.MIN_TIMEOUT_US, workloads.MAX_TIMEOUT_US)
-        for each in fields(Timeouts)
-    ),
-    ("workload.prompt", 1, workloads.MAX_PROMPT_BYTES),
-    ("workload.reasoning_effort", 0, workloads.MAX_EFFORT_CHARS),
-    ("name", 1, 2 * workloads.MAX_NAME_CHARS + 1),
-    *((name, 1, workloads.MAX_NAME_CHARS) for name in ("provider", "model", "dialect")),
-    *((name, 0, workloads.MAX_NAME_CHARS) for name in ("credential", "region")),
-    ("base_url", 1, workloads.MAX_URL_CHARS),
-)
-_PRICE: tuple[_Bound, ...] = (("usd_per_m_input", 0, workloads.MAX_USD), ("usd_per_m_output", 0, workloads.MAX_USD))
-_BUDGET: tuple[_Bound, ...] = (
-    ("usd_per_day", 0, workloads.MAX_USD),
-    ("tokens_per_day", 0, workloads.MAX_AMOUNT),
-    ("requests_per_day", 0, workloads.MAX_AMOUNT),
-)
-_PLAN: tuple[_Bound, ...] = (("targets", 0, workloads.MAX_TARGETS), ("budgets", 0, workloads.MAX_BUDGETS))
 _TEXTS = {"reasoning_effort": "effort", "base_url": "base URL"}
 _SHOWN_CHARS = 60
 _RESERVED = f"the prefix {workloads.POLICY_PREFIX} is that of the agent's own policy"
 
 
 def limit_violations(plan: Plan) -> list[str]:
-    """Return one sentence for each limit that `plan` violates, naming the target, the value and the limit."""
-    problems = list(_outside(plan, _PLAN, "the plan"))
+    """Return one sentence for each limit that `plan` violates, naming the target, the value and the limit: a broken or
+    compromised collector must not take the agent down.
+    """
+    problems = list(_outside(plan, workloads.PLAN_LIMITS, "the plan"))
     size = sum(len(target.workload.prompt.encode()) for target in plan.targets)
     problems += _sentence("the plan", "bytes of all prompts", size, 0, workloads.MAX_PROMPTS_BYTES)
     for target in plan.targets:
         name = target.name[:_SHOWN_CHARS] or f"target {target.id}"
-        problems += _outside(target, _TARGET, name)
-        problems += _outside(target.price, _PRICE, name) if target.price else ()
+        problems += _outside(target, workloads.TARGET_LIMITS, name)
+        problems += _outside(target.price, workloads.PRICE_LIMITS, name) if target.price else ()
         if target.provider.startswith(workloads.POLICY_PREFIX):
             problems.append(f"{name} has the provider {target.provider[:_SHOWN_CHARS]!r}: {_RESERVED}")
     for budget in plan.budgets:
-        problems += _outside(budget, _BUDGET, f"the budget of {budget.provider[:_SHOWN_CHARS]}")
+        problems += _outside(budget, workloads.BUDGET_LIMITS, f"the budget of {budget.provider[:_SHOWN_CHARS]}")
     return problems
 
 
-def _outside(checked: object, bounds: Iterable[_Bound], whose: str) -> Iterator[str]:
-    for path, low, high in bounds:
+def _outside(checked: object, bounds: workloads.Limits, whose: str) -> Iterator[str]:
+    for path, (low, high) in bounds.items():
         value, what = attrgetter(path)(checked), path.rpartition(".")[2]
         if what == "prompt":
             value, what = len(value.encode()), "bytes of the prompt"

@@ -33,6 +33,7 @@ from isochrone_wire.model import (
 )
 from isochrone_wire.routes import is_in_residency
 from isochrone_wire.text import base_url_problem, unknown
+from isochrone_wire.workloads import TARGET_LIMITS
 
 DEFAULT_DIALECT = "openai-chat"
 MAX_ROUTES = 200
@@ -99,6 +100,11 @@ def _within(low_us: int, high_us: int) -> AfterValidator:
     return AfterValidator(Bounds(low_us, high_us))
 
 
+def _limited(name: str, of: limits.Limits = TARGET_LIMITS) -> Any:  # noqa: ANN401  # as Field
+    low, high = of[name]
+    return Field(ge=low, le=high, allow_inf_nan=False)
+
+
 def _checked(is_valid: Callable[[Any], bool], problem: str) -> AfterValidator:
     def check(value: object) -> object:
         if not is_valid(value):
@@ -118,11 +124,9 @@ def _member_of(cls: type[StrEnum], kind: str) -> BeforeValidator:
 
 
 def _short_enough(prompt: str) -> str:
-    size = len(prompt.encode())
-    if size > limits.MAX_PROMPT_BYTES or "\0" in prompt:
-        raise ValueError(
-            f"a prompt must not contain NUL or exceed {limits.MAX_PROMPT_BYTES} bytes; this one has {size}"
-        )
+    size, most = len(prompt.encode()), TARGET_LIMITS["workload.prompt"][1]
+    if size > most or "\0" in prompt:
+        raise ValueError(f"a prompt must not contain NUL or exceed {most} bytes; this one has {size}")
     return prompt
 
 
@@ -156,13 +160,14 @@ ProviderName = Annotated[
         f"begins with {limits.POLICY_PREFIX}, which is reserved for the policies of agents",
     ),
 ]
-Every = Annotated[int, BeforeValidator(durations.parse_us), _within(limits.MIN_EVERY_US, limits.MAX_EVERY_US)]
-Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, limits.MAX_SPREAD_US)]
-Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(limits.MIN_TIMEOUT_US, limits.MAX_TIMEOUT_US)]
-LeastDuration = Annotated[int, BeforeValidator(durations.parse_us), _within(0, limits.MAX_TIMEOUT_US)]
+Every = Annotated[int, BeforeValidator(durations.parse_us), _within(*TARGET_LIMITS["every_us"])]
+Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(*TARGET_LIMITS["spread_us"])]
+_TIMEOUT = TARGET_LIMITS["workload.timeouts.total_us"]
+Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(*_TIMEOUT)]
+LeastDuration = Annotated[int, BeforeValidator(durations.parse_us), _within(0, _TIMEOUT[1])]
 Rate = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
-Dollars = Annotated[float, Field(ge=0, le=limits.MAX_USD, allow_inf_nan=False)]
-Amount = Annotated[int, Field(ge=0, le=limits.MAX_AMOUNT)]
+Dollars = Annotated[float, _limited("usd_per_day", limits.BUDGET_LIMITS)]
+Amount = Annotated[int, _limited("tokens_per_day", limits.BUDGET_LIMITS)]
 DialectName = Annotated[str, AfterValidator(Choices("dialect", limits.DIALECTS))]
 OverlapName = Annotated[Overlap, _member_of(Overlap, "an overlap policy")]
 
@@ -195,15 +200,15 @@ class WorkloadShape(Shape):
 
     prompt: Annotated[str, Field(min_length=1), AfterValidator(_short_enough)] = DEFAULT_PROMPT
     """The text that is sent, the same in every round."""
-    max_output_tokens: Annotated[int, Field(ge=1, le=limits.MAX_OUTPUT_TOKENS)] = 200
+    max_output_tokens: Annotated[int, _limited("workload.max_output_tokens")] = 200
     """Limit on the length of the answer."""
-    temperature: Annotated[float, Field(ge=0, le=limits.MAX_TEMPERATURE)] | None = None
+    temperature: Annotated[float, _limited("workload.temperature")] | None = None
     """The requested temperature; not sent by default."""
-    reasoning_effort: Annotated[Name, Field(max_length=limits.MAX_EFFORT_CHARS)] | None = None
+    reasoning_effort: Annotated[Name, Field(max_length=TARGET_LIMITS["workload.reasoning_effort"][1])] | None = None
     """In the provider's terms; not sent by default. A value that the dialect cannot express is rejected."""
     timeouts: TimeoutsShape = TimeoutsShape()
     """Time limits of a probe."""
-    concurrency: Annotated[int, Field(ge=1, le=limits.MAX_CONCURRENCY)] = 1
+    concurrency: Annotated[int, _limited("workload.concurrency")] = 1
     """Streams at once: more than 1 is a burst."""
     connection: Annotated[ConnectionUse, _member_of(ConnectionUse, "a connection mode")] = ConnectionUse.COLD
     """A new connection for each probe, or one that stays open."""
@@ -430,8 +435,8 @@ class RouteShape(Shape):
 def _list_or_mapping(item: object) -> object:
     if not isinstance(item, list | dict):
         raise ValueError("expected a list of budgets, or a mapping of providers to their limits")  # noqa: TRY004  # pydantic reports a ValueError as a problem
-    if len(item) > limits.MAX_BUDGETS:
-        raise ValueError(f"{len(item)} are too many: the maximum is {limits.MAX_BUDGETS}")
+    if len(item) > (most := limits.PLAN_LIMITS["budgets"][1]):
+        raise ValueError(f"{len(item)} are too many: the maximum is {most}")
     return item
 
 
@@ -468,7 +473,7 @@ class DocumentShape(Shape):
     """Requests by name."""
     providers: dict[Name, Any] = {}
     """Defaults for the targets of a provider, by its name."""
-    targets: Annotated[list[Any], Field(max_length=limits.MAX_TARGETS)]
+    targets: Annotated[list[Any], Field(max_length=limits.PLAN_LIMITS["targets"][1])]
     """What to measure; all prompts together have at most 6 MB."""
 
 

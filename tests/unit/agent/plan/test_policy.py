@@ -265,7 +265,7 @@ def test_a_limit_that_is_passed_is_named(change: dict[str, Any], sentence: str) 
 
 def test_the_whole_plan_has_limits() -> None:
     """The totals of targets, budgets and prompts are limited too, and a NaN budget is refused."""
-    long = replace(PLANNED, workload=Workload(prompt="x" * workloads.MAX_PROMPT_BYTES))
+    long = replace(PLANNED, workload=Workload(prompt="x" * workloads.TARGET_LIMITS["workload.prompt"][1]))
     assert limit_violations(plan_of(*[long] * 61)) == [
         "the plan has bytes of all prompts 6100000, outside 0 to 6000000"
     ]
