@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-CONSUMERS = ("LiteLLM", "Envoy", "Portkey", "openai", "anthropic", "LangChain", "ai")
+CONSUMERS = ("LiteLLM", "Envoy", "Portkey", "openai", "anthropic", "LangChain", "ai", "openai-node")
 MOVES = "change moves traffic within 2 s"
 CASES = ("regions differ", MOVES, "first choice dead", "collector gone", "unknown model", "garbage table")
 MOST_S = 2.0

@@ -35,7 +35,7 @@ class NodeResults:
 
 
 def names_in(file: str) -> Iterator[str]:
-    yield from re.findall(r'^test\("(.+)", async', (SOURCES / file).read_text(), re.MULTILINE)
+    yield from re.findall(r'^(?:test|contract)\("(.+)", async', (SOURCES / file).read_text(), re.MULTILINE)
 
 
 def results_of(printed: str) -> NodeResults:
@@ -84,11 +84,18 @@ def runner(
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(name, marks=pytest.mark.consumer("ai", name)) for name in names_in(CONTRACT)]
+    ("consumer", "name"),
+    [
+        pytest.param(consumer, name, marks=pytest.mark.consumer(consumer, name))
+        for consumer in ("ai", "openai-node")
+        for name in names_in(CONTRACT)
+    ],
 )
-def test_the_consumers_contract(runner: NodeRunner, case: str, record_property: Callable[[str, object], None]) -> None:
-    """The package `ai` follows the tables as every consumer does."""
-    results = runner[CONTRACT]
+def test_the_consumers_contract(
+    runner: NodeRunner, consumer: str, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """The packages `ai` and `openai` follow the tables as every consumer does."""
+    results, case = runner[CONTRACT], f"{consumer}: {name}"
     assert case in results.passed, results.texts.get(case, results.texts)
     for line in results.texts[case].splitlines():
         if moved := MOVED.match(line):
