@@ -83,7 +83,7 @@ def gateway(
     Ctrl-C ends it after the open streams, a second Ctrl-C at once.
     """
     with options.needing("isochrone gateway", "starlette", "uvicorn", extra="gateway"):
-        from isochrone.gateway import access, server  # noqa: PLC0415  # an extra
+        from isochrone.gateway import access, metrics, server  # noqa: PLC0415  # an extra
     from isochrone.routing import Routes  # noqa: PLC0415  # as above
 
     try:
@@ -106,5 +106,7 @@ def gateway(
         hosts=hosts or None,
         hedge_ratio=hedge_ratio,
         hedge_effects=hedge_effects,
+        on_event=lambda event: metrics.EVENTS.labels(event).inc(),
+        metrics=True,
     )
     server.serve(found, routes, listener, allowed)

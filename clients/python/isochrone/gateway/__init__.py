@@ -1,3 +1,1 @@
-"""The optional gateway: a program beside a service that routes the requests of clients in any language. See
-docs/clients.md; `isochrone gateway` starts it.
-"""
+"""The optional gateway beside a service, which `isochrone gateway` starts; see docs/clients.md."""

@@ -23,5 +23,4 @@ def models(names: Iterable[str]) -> dict[str, Any]:
         {"id": name, "display_name": name, "object": "model", "type": "model", "owned_by": "isochrone", **since}
         for name in names
     ]
-    ends = [one["id"] for one in (*found[:1], *found[-1:])] or [None, None]
-    return {"object": "list", "data": found, "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
+    return {"object": "list", "data": found, "has_more": False}

@@ -20,13 +20,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from isochrone.gateway import answers
+from isochrone.gateway import answers, metrics
 from isochrone.gateway.access import Access
-from isochrone.gateway.metrics import Metrics
 from isochrone.routing.engine import ERRORS, MEMBER, Engine, Incoming, Outgoing, own_response
 from isochrone.routing.requests import KEY_HEADERS, ProviderRequest
-from isochrone_common.metrics_server import encode_metrics
-from isochrone_wire.routes import RouteEntry
 
 MAX_BODY_BYTES = 32 << 20
 _EXTENSIONS = {"timeout": {"connect": 5.0, "read": 600.0, "write": 60.0}}
@@ -35,8 +32,7 @@ _OF_CONNECTION = frozenset(
     b"upgrade expect date set-cookie alt-svc".split()
 )
 # The key is for the gateway only, and the others describe the caller.
-_OF_CALLER = {*KEY_HEADERS, *b"forwarded via x-forwarded-for x-real-ip origin referer".split()}
-_NOT_SENT = _OF_CONNECTION | _OF_CALLER
+_NOT_SENT = {*_OF_CONNECTION, *KEY_HEADERS, *b"forwarded via x-forwarded-for x-real-ip origin referer".split()}
 _OPEN = ("/healthz", "/readyz")
 _log = structlog.get_logger("isochrone.gateway")
 
@@ -48,10 +44,6 @@ class GatewayEngine(Engine):
     def names(self) -> list[str]:
         """The routes that are served and have a table."""
         return [table.route for table in self.routes.tables() if not self.served or table.route in self.served]
-
-    def obstacle(self, entry: RouteEntry) -> str:
-        """The reason for which a member gets no requests; empty if it may."""
-        return self.routes.obstacle(entry, sends_callers_key=False)
 
     async def elsewhere(self, outgoing: Outgoing, request: ProviderRequest | None) -> Incoming:
         """Refuse a request without a route, with the reason."""
@@ -76,13 +68,23 @@ class _Outcome:
     size: int = 0
     ending: str = "the caller left"
 
+    def note(self) -> None:
+        """Log and count the request."""
+        whole_s, first_ms = time.perf_counter() - self.began_s, None
+        labels = self.member.get("route", ""), self.member.get("target", "")
+        metrics.REQUESTS.labels(*labels, str(self.status or "")).inc()
+        if self.first_s is not None:
+            first_ms = round(1000 * self.first_s, 1)
+            metrics.FIRST_CONTENT.labels(*labels).observe(self.first_s)
+        figures = {"first_ms": first_ms, "ms": round(1000 * whole_s, 1), "bytes": self.size}
+        _log.info("gateway.request", **self.member, status=self.status, **figures, ending=self.ending)
+
 
 @dataclass(eq=False)
 class Forwarding:
     """Answers the requests for members."""
 
     engine: GatewayEngine
-    metrics: Metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, unless the caller leaves before."""
@@ -97,11 +99,9 @@ class Forwarding:
         try:
             await asyncio.wait((exchange, left), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            left.cancel()
-            exchange.cancel()
-            await asyncio.wait((exchange,))
-        if not exchange.cancelled():
-            exchange.result()
+            for task in (left, exchange):
+                task.cancel()
+            await asyncio.gather(exchange, return_exceptions=True)
 
     async def _exchange(self, request: Request, body: bytes, send: Send) -> None:
         """Send a request to its members, and the response to the caller; one that breaks off stays incomplete."""
@@ -122,10 +122,12 @@ class Forwarding:
             outcome.ending = "complete"
         except ERRORS as error:
             outcome.ending = f"broken off: {type(error).__name__} {error}".strip()
+        except Exception as error:  # noqa: BLE001  # uvicorn answers with status 500
+            outcome.ending = f"failed: {error!r}"
         finally:
             if incoming is not None:
                 await incoming.aclose()
-            self._note(outcome)
+            outcome.note()
 
     async def _answer(self, outgoing: Outgoing) -> Incoming:
         try:
@@ -133,13 +135,6 @@ class Forwarding:
         except ERRORS as error:
             status = 504 if isinstance(error, httpcore.TimeoutException) else 502
             return _refused(status, f"no member has answered; the last one: {type(error).__name__} {error}".strip())
-
-    def _note(self, outcome: _Outcome) -> None:
-        whole_s = time.perf_counter() - outcome.began_s
-        first_ms = None if outcome.first_s is None else round(1000 * outcome.first_s, 1)
-        self.metrics.count(outcome.member, outcome.status, outcome.first_s)
-        figures = {"first_ms": first_ms, "ms": round(1000 * whole_s, 1), "bytes": outcome.size}
-        _log.info("gateway.request", **outcome.member, status=outcome.status, **figures, ending=outcome.ending)
 
 
 @dataclass(eq=False)
@@ -159,14 +154,13 @@ class Guard:
 
 def create_app(engine: GatewayEngine, access: Access) -> Starlette:
     """Create the application."""
-    metrics = Metrics(engine.routes)
 
     async def readyz(_request: Request) -> Response:
         names = engine.names
         return JSONResponse({"ready": bool(names), "routes": names}, status_code=200 if names else 503)
 
     async def exposition(request: Request) -> Response:
-        content, media_type = encode_metrics(metrics.collect(), request.headers.get("accept", ""))
+        content, media_type = metrics.exposition(engine.routes, request.headers.get("accept", ""))
         return Response(content, headers={"content-type": media_type})
 
     return Starlette(
@@ -175,7 +169,7 @@ def create_app(engine: GatewayEngine, access: Access) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", exposition),
             Route("/v1/models", lambda _: JSONResponse(answers.models(engine.names))),
-            Route("/{path:path}", Forwarding(engine, metrics)),
+            Route("/{path:path}", Forwarding(engine)),
         ],
         middleware=[Middleware(Guard, access=access)],
     )

@@ -19,7 +19,6 @@ from isochrone.gateway.app import GatewayEngine, create_app
 from isochrone.routing.routes import Routes
 from isochrone_common.address import Address
 
-_FIRST_TABLES_S = 5.0
 _log = structlog.get_logger("isochrone.gateway")
 
 
@@ -63,19 +62,17 @@ async def _serve(routes: Routes, served: Collection[str], listener: socket.socke
 
 async def _report_routes(engine: GatewayEngine) -> None:
     """Log the members of the first tables, and what is missing."""
-    await asyncio.to_thread(engine.routes.wait, _FIRST_TABLES_S)
+    await asyncio.to_thread(engine.routes.wait)
     await asyncio.sleep(0.2)  # the tables of a region arrive together
     tables = {table.route: table for table in engine.routes.tables()}
-    for name in engine.served or tables:
-        if name not in tables:
-            known = ", ".join(tables) or "none yet"
-            _log.warning("gateway.no_table", route=name, known=known, hint="see `isochrone routes`")
-            continue
-        left_out = {entry.target: why for entry in tables[name].entries if (why := engine.obstacle(entry))}
-        members = [entry.target for entry in tables[name].entries if entry.target not in left_out]
+    missing = [name for name in engine.served if name not in tables]
+    if missing or not tables:
+        _log.warning("gateway.no_table", routes=missing, known=list(tables), hint="see `isochrone routes`")
+    for name in engine.names:
+        whys = {one.target: engine.routes.obstacle(one, sends_callers_key=False) for one in tables[name].entries}
+        left_out = {target: why for target, why in whys.items() if why}
+        members = [target for target in whys if target not in left_out]
         (_log.info if members else _log.warning)("gateway.route", route=name, members=members, left_out=left_out)
-    if not tables:
-        _log.warning("gateway.no_tables", hint=f"see `isochrone routes --region {engine.routes.region}`")
 
 
 class _Server(Server):
