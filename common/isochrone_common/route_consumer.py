@@ -168,9 +168,14 @@ class FollowedTables:
 
     def at(self, now_at: int) -> tuple[RouteTable, ...]:
         """The tables to follow at that instant, by route: usable ones, and static orders, if they have a member."""
-        tables = (route.advance(now_at) for _, route in sorted(self.routes.items()))
-        shown = (one if is_usable(one, now_at=now_at) else as_static_order(one, self.endpoints) for one in tables)
-        return tuple(table for table in shown if table.entries)
+        shown = (self.table_at(route, now_at) for route in sorted(self.routes))
+        return tuple(table for table in shown if table is not None)
+
+    def table_at(self, route: str, now_at: int) -> RouteTable | None:
+        """The table of one route, as `at` has it."""
+        table = self.routes[route].advance(now_at)
+        shown = table if is_usable(table, now_at=now_at) else as_static_order(table, self.endpoints)
+        return shown if shown.entries else None
 
     def next_change_at(self, now_at: int) -> int | None:
         """The next instant at which `at` changes without a new table."""

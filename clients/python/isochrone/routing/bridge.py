@@ -132,9 +132,7 @@ def _errors_of(library: ModuleType, request: Request) -> Iterator[None]:
 
 
 def _response(library: ModuleType, incoming: Incoming, body: object) -> Any:  # noqa: ANN401  # of either library
-    return library.Response(
-        incoming.status, headers=incoming.headers, stream=body, extensions=dict(incoming.extensions)
-    )
+    return library.Response(incoming.status, headers=incoming.headers, stream=body, extensions=incoming.extensions)
 
 
 def _outgoing(request: Request, body: bytes) -> Outgoing:

@@ -57,10 +57,8 @@ class Connections:
         except BaseException:
             self._busy.discard(connection)
             raise
-        body = _Body(response, lambda: self._release(origin, connection, response))
-        return httpcore.Response(
-            response.status, headers=response.headers, content=body, extensions=response.extensions
-        )
+        response.stream = _Body(response.stream, partial(self._release, origin, connection))
+        return response
 
     async def aclose(self) -> None:
         """Close all connections, also those in use."""
@@ -78,10 +76,10 @@ class Connections:
         return None
 
     async def _release(
-        self, origin: httpcore.Origin, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response
+        self, origin: httpcore.Origin, connection: httpcore.AsyncConnectionInterface, body: "_Body"
     ) -> None:
         with self._shield():
-            await response.aclose()
+            await body.stream.aclose()
         closing = []
         with self._lock:
             if connection in self._busy and connection.is_idle():
@@ -102,16 +100,16 @@ class Connections:
 class _Body:
     """The body of a response, which ends the use of its connection once."""
 
-    response: httpcore.Response
-    release: Callable[[], Coroutine[Any, Any, None]] | None
+    stream: Any
+    release: Callable[["_Body"], Coroutine[Any, Any, None]] | None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return aiter(self.response.stream)  # type: ignore[arg-type]  # of an asynchronous connection
+        return aiter(self.stream)
 
     async def aclose(self) -> None:
         release, self.release = self.release, None
         if release is not None:
-            await release()
+            await release(self)
 
 
 class Backend(httpcore.AnyIOBackend):

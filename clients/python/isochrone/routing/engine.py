@@ -10,10 +10,19 @@ attempt is cancelled, which closes its connection. No attempt outlives the reque
 import json
 import math
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    MutableMapping,
+)
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import httpcore
@@ -58,6 +67,9 @@ MEMBER = "isochrone"
 _MOST_HELD_BYTES = 4 << 20
 
 
+_url = lru_cache(maxsize=256)(httpcore.URL)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """The request of the caller."""
@@ -78,7 +90,7 @@ class Incoming:
     rest: AsyncIterator[bytes]
     aclose: Callable[[], Coroutine[Any, Any, None]]
     held: tuple[bytes, ...] = ()
-    extensions: Mapping[str, Any] = field(default_factory=dict)
+    extensions: MutableMapping[str, Any] = field(default_factory=dict)
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the body."""
@@ -167,7 +179,8 @@ class Engine:
         """Return why the member cannot take the request; empty if it can."""
         if entry.dialect != request.dialect:
             return f"speaks {entry.dialect}, not {request.dialect}"
-        sends_key = requests.has_key(outgoing.headers) and not requests.is_same_origin(outgoing.url, entry.base_url)
+        sends_key = not entry.credential_ref and requests.has_key(outgoing.headers)
+        sends_key = sends_key and not requests.is_same_origin(outgoing.url, entry.base_url)
         return self.routes.obstacle(entry, sends_callers_key=sends_key)
 
     async def _try_in_order(self, sending: Sending, order: tuple[RouteEntry, ...]) -> Incoming:
@@ -183,8 +196,8 @@ class Engine:
         if last.response is None:
             assert last.error is not None
             raise last.error
-        member = {MEMBER: {"route": sending.table.route, "target": last.entry.target}}
-        return replace(last.response, extensions={**last.response.extensions, **member})
+        last.response.extensions[MEMBER] = {"route": sending.table.route, "target": last.entry.target}
+        return last.response
 
     async def _first_attempts(self, sending: Sending, order: tuple[RouteEntry, ...]) -> list[Attempt]:
         """Try the first member and, after the hedge delay, the second one; the last attempt counts."""
@@ -269,7 +282,7 @@ class Engine:
         response = await self.pool.handle_async_request(
             httpcore.Request(
                 outgoing.method,
-                outgoing.url,
+                _url(outgoing.url),
                 headers=outgoing.headers,
                 content=outgoing.body,
                 extensions=dict(outgoing.extensions),
@@ -292,8 +305,8 @@ def _incoming(response: httpcore.Response) -> Incoming:
 
 def _addressed(outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry, key: str | None) -> Outgoing:
     body = requests.body(request, entry)
-    return replace(
-        outgoing,
+    return Outgoing(
+        method=outgoing.method,
         url=requests.address(request, entry),
         headers=requests.headers(outgoing.headers, request, entry, key=key, size=len(body)),
         body=body,

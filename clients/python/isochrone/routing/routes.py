@@ -205,8 +205,7 @@ class Routes:
             if known.is_expired(now_at) and self._subscription and time.monotonic() >= self._next_look_s:
                 self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
                 self.background.submit(self._forget_removed(self._subscription))
-            tables = self._tables.at(now_at)
-        return next((table for table in tables if table.route == route), None)
+            return self._tables.table_at(route, now_at)
 
     def tables(self) -> tuple[RouteTable, ...]:
         """The tables to use now, by the name of the route, as `table`."""
