@@ -181,8 +181,8 @@ async def rolling_restart(testbed: Testbed, _fault: Fault) -> str:
     """SIGTERM of each collector in turn, and a restart."""
     for collector in testbed.collectors:
         async with collector.program.lock:
-            if (code := await collector.program.stop()) not in EXITS:
-                collector.program.unexpected_exit_codes.append(code)
+            if await collector.program.stop() not in EXITS:
+                collector.program.note_exit("at a stop")
             collector.program.start()
             ready = await _is_ready(collector)
         if not ready:
@@ -472,7 +472,5 @@ async def clock_stepped(testbed: Testbed, fault: Fault) -> str:
     """The wall clock of an agent is set off by an hour, or right, but never to its present value."""
     agent = testbed.agents[fault.agent]
     offset_ns = Random(fault.seed).choice([ns for ns in (-HOUR_NS, 0, HOUR_NS) if ns != agent.offset_ns])
-    async with agent.program.lock:
-        agent.set_clock(offset_ns)
-        agent.program.signal(signal.SIGUSR1)
+    await agent.step_clock(offset_ns)
     return f"{offset_ns // HOUR_NS:+d} h"

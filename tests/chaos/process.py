@@ -16,6 +16,7 @@ from typing import Any
 READY_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 30.0
+_MOST_CHARS = 500
 TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -30,7 +31,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)  # held by a fault that disturbs the program
-    unexpected_exit_codes: list[int] = field(default_factory=list)  # of exits that no fault caused
+    unexpected_exits: list[str] = field(default_factory=list)  # those that no fault explains
     started: float = 0.0
     _logged_before: int = 0
 
@@ -98,9 +99,15 @@ class Program:
             return False
         if time.monotonic() < self.started + RESTART_SECONDS:
             return False
-        self.unexpected_exit_codes.append(self.process.returncode)
+        self.note_exit("by itself")
         self.start()
         return True
+
+    def note_exit(self, how: str) -> None:
+        """Note that it ended in a way that no fault explains."""
+        code = self.process.returncode if self.process else None
+        last = "".join(self.log().splitlines()[-1:])
+        self.unexpected_exits.append(f"{how} with exit code {code}; its last line is: {last[:_MOST_CHARS]}")
 
     def _output_file(self) -> Path:
         return self.folder / f"{self.name}.out"

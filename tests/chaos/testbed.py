@@ -115,6 +115,12 @@ class TestedAgent:
         self.offset_ns = offset_ns
         (self.folder / "clock").write_text(str(offset_ns))
 
+    async def step_clock(self, offset_ns: int) -> None:
+        """Set the clock offset of an agent that may run."""
+        async with self.program.lock:
+            self.set_clock(offset_ns)
+            self.program.signal(signal.SIGUSR1)
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
