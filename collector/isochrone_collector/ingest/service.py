@@ -19,6 +19,7 @@ import structlog
 
 from isochrone_collector import errors
 from isochrone_collector.analysis.probe_totals import ProbeTotals
+from isochrone_collector.clock import AGREE_US
 from isochrone_collector.disk_space import DiskLevel
 from isochrone_collector.ingest.group_commit import BATCH_THRESHOLD, BUSY_DELAY_US, AdmissionQueue, GroupCommit
 from isochrone_collector.ingest.raw_push import RawPush
@@ -68,7 +69,8 @@ _Commits = GroupCommit[_Work, LedgerRow | None]
 class Ingest:
     """Stores pushes in the database.
 
-    Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
+    Rounds in the `window` have a partition; `refresh_window` updates it. Those ahead of the collector's clock are set
+    aside. Samples are kept for `keep_us` microseconds,
     without limit if `None`. The clock is the same for all collectors on the database: agents of one vantage take turns
     by it. `hear_vantage` gets the id and the wall clock of the vantage of each push.
     `disk_level` is the room on the disk of the database; `on_stored` is called after each commit of new samples with
@@ -192,7 +194,10 @@ class Ingest:
         return self._receipt(batch, stored=encoded.stored, rejections=_rejections(encoded.rejections))
 
     async def _encode(self, batch: PushBatch) -> EncodedBatch | None:
-        context = ValidationContext(targets=self.plans.known_targets, window=self.window)
+        # Rounds of a clock that is ahead would count as the newest ones until their time has come.
+        until_at = min(self.window.until_at, batch.received_at + AGREE_US)
+        window = replace(self.window, until_at=max(self.window.from_at, until_at))
+        context = ValidationContext(targets=self.plans.known_targets, window=window)
         if batch.sample_count <= _SMALL_SAMPLES:
             return encode(batch, context)
         async with self._encoder_slots:

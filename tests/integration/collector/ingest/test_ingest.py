@@ -187,22 +187,25 @@ def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> Non
 
 
 def test_late_rounds_are_kept_apart(start_collector: StartCollector) -> None:
-    """A round without a partition is stored apart with the reason, and counted as stored."""
+    """A round without a partition, or ahead of the clock, is stored apart with the reason, and counted as stored."""
     collector = start_collector(more=KEEP_A_MONTH)
     collector.call.apply(PLAN)
     samples = (
         a_sample(collector, round_at=now_at() - 60 * DAY_US),
         a_sample(collector, round_at=now_at() + 10 * DAY_US),
         a_sample(collector, round_at=now_at() - 30 * DAY_US),
+        a_sample(collector, round_at=now_at() + 6 * MINUTE_US),
+        a_sample(collector, round_at=now_at() + 4 * MINUTE_US),
     )
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=samples)
-    assert collector.call.push(batch).stored == 3
-    assert collector.call.push(batch).duplicate == 3
+    assert collector.call.push(batch).stored == 5
+    assert collector.call.push(batch).duplicate == 5
     assert rows(collector.database_url, "SELECT idx, reason FROM sample_late ORDER BY idx") == [
         (0, "too_old"),
         (1, "in_the_future"),
+        (3, "in_the_future"),
     ]
-    assert rows(collector.database_url, "SELECT idx FROM sample") == [(2,)]
+    assert rows(collector.database_url, "SELECT idx FROM sample ORDER BY idx") == [(2,), (4,)]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ async def test_a_clock_that_is_ahead_deletes_nothing(local: InProcessCollector, 
 
 async def test_no_hour_is_deleted_before_its_day(local: InProcessCollector, database_url: str) -> None:
     """Hours are kept until their day is summarised, also if no day has been summarised yet."""
-    await local.begin(DAY_AT)
+    await local.begin(DAY_AT + 5 * HOUR_US)
     await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT + 5 * HOUR_US)])
     for hour_at in (DAY_AT, DAY_AT + 5 * HOUR_US):
         await rollups.summarise_hour(local.database, hour_at)
