@@ -14,12 +14,13 @@ import pytest
 from fixtures.peer import Handler, peer, reset
 from fixtures.routing_client import MESSAGES, World
 from isochrone.routing import Routes
-from isochrone.routing.httpx2 import AsyncTransport
+from isochrone.routing.httpx2 import AsyncTransport, Transport
 from testdata.client_cases import cases
 
 Case = dict[str, Any]
 NAMES = ("first", "second")
 TOOLS = [{"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}]
+BOTH_TRANSPORTS = pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
 URL = "http://127.0.0.1:9/v1/chat/completions"
 
 
@@ -53,10 +54,14 @@ def member(name: str, script: Case, *, is_streamed: bool) -> Handler:
     return handle
 
 
-async def answer_of(client: httpx2.AsyncClient, **more: Any) -> str | int:
+async def answer_of(client: httpx2.AsyncClient | httpx2.Client, **more: Any) -> str | int:
     """The member that answered, the status of a refusal, `broken` for an answer that fails later, or `timeout`."""
+    document = {"model": "chat", "messages": MESSAGES, **more}
     try:
-        answer = await client.post(URL, json={"model": "chat", "messages": MESSAGES, **more})
+        if isinstance(client, httpx2.Client):
+            answer = await asyncio.to_thread(client.post, URL, json=document)
+        else:
+            answer = await client.post(URL, json=document)
     except httpx2.RemoteProtocolError:
         return "broken"
     except httpx2.ReadTimeout:
@@ -74,7 +79,9 @@ def rest_of(routes: Routes) -> str | None:
     return None if drawn and drawn.target == "sim/first" else "failing"
 
 
-async def check(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool) -> None:
+async def check(
+    world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool, is_blocking: bool
+) -> None:
     async with AsyncExitStack() as stack:
         entries = []
         for name in NAMES:
@@ -84,8 +91,12 @@ async def check(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, i
         world.publish(*entries)
         options = {"failover_on_refusals": case.get("refusals", True), "first_token_s": case.get("first_token")}
         routes = await asyncio.to_thread(world.routes, deadline_s=case.get("deadline", math.inf), **options)
-        transport = AsyncTransport(routes)
-        client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, timeout=None))
+        client: httpx2.AsyncClient | httpx2.Client
+        if is_blocking:
+            client = stack.enter_context(httpx2.Client(transport=Transport(routes), timeout=None))
+        else:
+            transport = AsyncTransport(routes)
+            client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, timeout=None))
         if case.get("failed_before"):
             routes.failed("sim/first")
         with caplog.at_level(logging.WARNING, "isochrone.routing"):
@@ -95,20 +106,26 @@ async def check(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, i
         assert [record.message for record in caplog.records][:1] == [*filter(None, [case.get("logged")])]
 
 
+@BOTH_TRANSPORTS
 @pytest.mark.parametrize("is_streamed", [False, True])
 @cases("failover")
-async def test_failover(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool) -> None:
+async def test_failover(
+    world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool, is_blocking: bool
+) -> None:
     """Which member answers, what rests, and what the log states; see the law of each case."""
     if is_streamed in case.get("stream", [False, True]):
-        await check(world, case, caplog, is_streamed=is_streamed)
+        await check(world, case, caplog, is_streamed=is_streamed, is_blocking=is_blocking)
 
 
+@BOTH_TRANSPORTS
 @pytest.mark.parametrize("is_streamed", [False, True])
 @cases("deadlines")
-async def test_deadlines(world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool) -> None:
+async def test_deadlines(
+    world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool, is_blocking: bool
+) -> None:
     """How long a member may be silent; see the law of each case."""
     if is_streamed in case.get("stream", [False, True]):
-        await check(world, case, caplog, is_streamed=is_streamed)
+        await check(world, case, caplog, is_streamed=is_streamed, is_blocking=is_blocking)
 
 
 @cases("members")
@@ -131,12 +148,17 @@ async def test_members(world: World, case: Case) -> None:
         assert answer.is_success
 
 
-async def test_the_callers_timeout_is_that_of_all_members(world: World) -> None:
+@BOTH_TRANSPORTS
+async def test_the_callers_timeout_is_that_of_all_members(world: World, *, is_blocking: bool) -> None:
     """The read timeout of a client ends a request whose members are silent; each one has no time of its own."""
     async with peer(member("first", {"silent": True}, is_streamed=False)) as port:
         silent = [world.entry(name, url=f"http://127.0.0.1:{port}/v1") for name in ("first", "second", "third")]
         world.publish(replace(silent[0], weight=1.0), *silent[1:])
         routes = await asyncio.to_thread(world.routes)
-        async with httpx2.AsyncClient(transport=AsyncTransport(routes), timeout=0.4) as client:
-            assert await answer_of(client) == "timeout"
+        if is_blocking:
+            with httpx2.Client(transport=Transport(routes), timeout=0.4) as client:
+                assert await answer_of(client) == "timeout"
+        else:
+            async with httpx2.AsyncClient(transport=AsyncTransport(routes), timeout=0.4) as async_client:
+                assert await answer_of(async_client) == "timeout"
     assert routes.counters["failovers"] <= 2
