@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.gateway import BODY, Gateway, StartGateway, events_of
 from fixtures.peer import ANSWER, STREAM_HEAD, peer
-from fixtures.routing_client import MESSAGES, PATIENCE, World
+from fixtures.routing_client import MESSAGES, PATIENCE, REGION, World
 from isochrone_wire.routes import Hedge
 from testdata import sdks
 from testdata.ports import dead_url
@@ -296,7 +296,9 @@ def test_bodies_are_bounded(world: World, gateway: StartGateway) -> None:
 
 
 def test_metrics_and_log(world: World, gateway: StartGateway) -> None:
-    """A request is counted by route, member and status, and has a line; the start names the members."""
+    """A request is counted by route, member and status, and has a line; the start names the members. Twenty requests
+    show whether they follow the weights.
+    """
     world.publish(world.entry("none", weight=1.0), world.entry("crlf", credential_ref="my-sim"))
     running = gateway()
     assert running.post(json=STREAM).is_success
@@ -306,6 +308,9 @@ def test_metrics_and_log(world: World, gateway: StartGateway) -> None:
     assert 'isochrone_gateway_first_content_seconds_count{route="chat",target="sim/none"} 1.0' in text
     assert 'isochrone_gateway_table_stale_timestamp_seconds{route="chat"}' in text
     (line,) = running.logged("gateway.request")
+    for _ in range(19):
+        assert running.post(json=STREAM).is_success
+    assert f'isochrone_routing_effective{{client_region="{REGION}",route="chat"}} 1.0' in running.get("/metrics").text
     assert (line["route"], line["target"], line["status"], line["ending"]) == ("chat", "sim/none", 200, "complete")
     assert line["bytes"] > 0
     assert 0 < line["first_ms"] <= line["ms"]
