@@ -10,7 +10,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python tests/tools/install_progress.py
 ARGS ?=
-CONSUMER_TESTS := tests/integration/isochrone tests/integration/client/gateways tests/integration/collector/xds
+CONSUMER_TESTS := tests/integration/isochrone tests/integration/client/gateways tests/integration/client/test_mcp.py tests/integration/collector/xds
 # Some environments set it; then every process compiles all modules again, which takes longer than its start.
 unexport PYTHONDONTWRITEBYTECODE
 IS_NEW_ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Isochrone needs Python 3.11 or newer; name one with PYTHON=python3.12")
@@ -39,8 +39,8 @@ demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated pr
 test: $(DEV_STAMP) ## run all tests on all cores; tests that cannot run here are skipped with the reason (ARGS="-k name")
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder $(ARGS)
 
-test-consumers: $(DEV_STAMP) ## run the contract tests of gateways and SDKs that follow route tables, and print a table of them
-	@PYTHONPATH=tests $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile -p tools.consumers -m consumer $(ARGS) $(CONSUMER_TESTS)
+test-consumers: $(DEV_STAMP) ## run the contract tests of gateways and SDKs, pinned and newest, and print a table (ARGS="--only newest --tools litellm")
+	@PYTHONPATH=tests $(BIN)/python -m tools.consumers --numprocesses=auto --dist=loadfile $(ARGS) $(CONSUMER_TESTS)
 
 docs: $(DOCS_STAMP) ## build the documentation site in build/site; every broken link is an error
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=tests $(BIN)/python -m mkdocs build

@@ -39,6 +39,7 @@ TOOLS = {"leaderboard", "diff", "routes", "explain", "incidents", "estimate"}
 PATIENCE = 30.0
 NOBODY = "127.0.0.1:1"
 
+pytestmark = pytest.mark.consumer("MCP", "tools answer")
 shares_assistant = pytest.mark.asyncio(loop_scope="module")
 
 
