@@ -23,6 +23,7 @@ from isochrone_common.address import MAX_SOCKET_PATH_BYTES
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
+_NO_FOLDER = "/nonexistent"
 
 
 class _Running(NamedTuple):
@@ -138,8 +139,11 @@ def run(module: str, *options: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the demo's programs: this one without options, such as the database of the user's own."""
-    return {name: text for name, text in os.environ.items() if not name.startswith("ISOCHRONE_")}
+    """The environment of the demo's programs: this one without options, such as the database of the user's own, and
+    without the user's identities, contexts and data.
+    """
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("ISOCHRONE_")}
+    return kept | dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), _NO_FOLDER)
 
 
 def _first_line(process: subprocess.Popen[bytes], stop: StopRequests) -> bytes:

@@ -27,7 +27,7 @@ from isochrone_client.demo.display import Display, Observer
 from isochrone_client.demo.processes import Network, Processes, collector_socket, run, start_network
 from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.run_folder import database_folder, run_folder
-from isochrone_client.errors import ClientError, DemoError
+from isochrone_client.errors import ClientError, DemoError, SlowError
 from isochrone_client.pages import alerts, differentials, leaderboard
 from isochrone_client.pages import routes as route_pages
 from isochrone_client.screen import StopRequests, continued
@@ -51,6 +51,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
     episodes, suggestions = (
         (scenario.OUTAGES, scenario.FAULT_SUGGESTIONS) if faults else ((scenario.SLOWDOWN,), scenario.SUGGESTIONS)
     )
+    _print("starting a simulated world, a collector and agents; the first table takes about half a minute")
     with (
         StopRequests() as stop,
         run_folder(folder, keep=keep) as place,
@@ -64,6 +65,8 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
         _print(f"a simulated world of {len(models)} models, seen from {len(scenario.VANTAGES)} regions")
         plan = scenario.plan_document(models, (scenario.NEVER_WORKED,) if faults else ())
         listen, url = _start_collector(processes, data, plan, receiver)
+        own = own_collector(url)
+        require_readable(own)
         network = start_network(processes, place.path)
         _print(str(network))
         # After the collector, which may be slow to start: the script is timed from the first probe.
@@ -71,14 +74,14 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
         started_at = now_at()
         _start_agents(processes, place.path, endpoints, listen, network)
         address = urlsplit(url).netloc
-        advice = _advice(address, suggestions)
+        advice = _advice(address, suggestions, collector_socket(place.path))
         _print_lines("commands to try in another terminal while it runs:", advice)
         end = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
         _print(f"probing; {end}")
         timeline = scenario.Timeline(episodes, seconds=seconds)
         if coming := timeline.coming(0):
             _print(coming)
-        with ReadClient(address) as client:
+        with ReadClient(own) as client:
             Display(
                 observer=Observer(client, started_at=started_at),
                 timeline=timeline,
@@ -104,6 +107,22 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
 
 def _start_world(processes: Processes, network: Network, episodes: Sequence[scenario.Episode]) -> dict[str, str]:
     options = [word for region in scenario.VANTAGES for word in ("--listen", f"{region}={network.address}:0")]
+def own_collector(url: str) -> Collector:
+    """The collector of the demo at this URL, whatever identity or context the user has for its address."""
+    return Collector(parse_address(urlsplit(url).netloc))
+
+
+def require_readable(collector: Collector) -> None:
+    """Raises `DemoError` if the collector cannot be read; one that is only slow can."""
+    try:
+        with ReadClient(collector) as client:
+            client.list_targets()
+    except SlowError:
+        return
+    except ClientError as error:
+        raise DemoError(f"the demo cannot read its own collector at {collector}: {error}", hint=error.hint) from error
+
+
     options += [word for episode in episodes for word in episode.options]
     options += network.options
     ready = processes.start_ready("simulator", "isochrone_sim", "serve", *options, within=network.providers)
@@ -124,6 +143,7 @@ def _start_collector(processes: Processes, folder: Path, plan: str, receiver: Al
         options += ["--alert-url", receiver.url, "--alert-secret-file", str(secret)]
     try:
         # The default addresses, if they are free.
+    _print("starting a collector and its PostgreSQL")
         ready = processes.start_ready("collector", "isochrone_collector", "serve", *options)
     except DemoError:
         ready = {}
@@ -135,6 +155,7 @@ def _start_collector(processes: Processes, folder: Path, plan: str, receiver: Al
     _print(f"its live page at {ready['http']}/")
     document = folder.with_name("plan.yaml")
     document.write_text(plan)
+    _print("applying the plan")
     try:
         run("isochrone_collector", "apply", str(document), "--collector", ready["listen"], "--yes")
     except DemoError:
@@ -170,20 +191,26 @@ def _print_results(client: ReadClient, models: Sequence[scenario.Model], selecti
     ):
         terminal.write(page)
         click.echo()
-    compared = scenario.truths(answer, models)
-    terminal.write(scenario.truth_page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
+    terminal.write(scenario.truth_page(truths(answer), load=os.getloadavg()[0], cores=os.cpu_count() or 1))
     if not rows:
         hint = f"run the demo for longer: {_command('isochrone demo --for 60s')}"
         raise ClientError("nothing was measured", hint=hint)
 
 
-def _advice(collector: str, suggestions: Sequence[str]) -> tuple[str, ...]:
-    """Lines to copy into another terminal, with the address if a context or an identity names another collector."""
-    try:
-        by_default = resolve_collector(os.environ.get("ISOCHRONE_COLLECTOR")) == Collector(parse_address(collector))
-    except ClientError:
-        by_default = False
-    return tuple(f"{_command(line)}{'' if by_default else f' --collector {collector}'}" for line in suggestions)
+def _advice(collector: str, suggestions: Sequence[str], socket: Path | None = None) -> tuple[str, ...]:
+    """Lines to copy into another terminal, with the address if a context or an identity names another collector, and
+    with the `socket` if an identity has this address.
+    """
+
+    def is_own(name: str | None) -> bool:
+        try:
+            return resolve_collector(name) == Collector(parse_address(collector))
+        except ClientError:
+            return False
+
+    name = collector if is_own(collector) or socket is None else f"unix:{socket}"
+    option = "" if is_own(os.environ.get("ISOCHRONE_COLLECTOR")) else f" --collector {name}"
+    return tuple(f"{_command(line)}{option}" for line in suggestions)
 
 
 def _command(line: str) -> str:

@@ -7,14 +7,22 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fixtures.fake_collector import FakeCollector
+from isochrone_client.address import resolve_collector
 from isochrone_client.configuration import Configuration, Context, write
 from isochrone_client.demo import processes
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.receiver import AlertReceiver
-from isochrone_client.demo.runner import _advice, command_line
+from isochrone_client.demo.runner import _advice, command_line, own_collector, require_readable
 from isochrone_client.demo.scenario import SUGGESTIONS
 from isochrone_client.errors import DemoError
 from isochrone_client.screen import StopRequests
+from isochrone_common import identity_file
+from isochrone_common.address import Address, parse_address
+from isochrone_common.credentials import Credential
+from isochrone_common.identity_file import Identity
+from isochrone_common.trust import Trust
+from isochrone_wire.operations import Role
 
 SHOWS_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -53,6 +61,40 @@ def test_suggested_lines_ask_the_demo(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(line.endswith(" --collector 127.0.0.1:4680") for line in _advice("127.0.0.1:4680", SUGGESTIONS))
 
 
+@pytest.fixture
+def identity_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observatory: FakeCollector) -> FakeCollector:
+    """A collector in plain text, for whose address the user has an identity that requires TLS."""
+    port = parse_address(observatory.address).port
+    identity = Identity(
+        address=Address("127.0.0.1", 4600),
+        name="ida",
+        role=Role.READER,
+        trust=Trust(),
+        credential=str(Credential(id=7, secret=bytes(32))),
+        http_port=port,
+    )
+    (tmp_path / "isochrone").mkdir()
+    identity_file.write(tmp_path / "isochrone" / identity_file.FILE_NAME, identity)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ISOCHRONE_COLLECTOR", "127.0.0.1:1")
+    assert resolve_collector(observatory.address).identity is not None
+    return observatory
+
+
+def test_the_demo_reads_its_own_collector_only(identity_for: FakeCollector) -> None:
+    """An identity for the same address and a variable are ignored; a collector that cannot be read is an error."""
+    require_readable(own_collector(f"http://{identity_for.address}"))
+    with pytest.raises(DemoError, match=r"cannot read its own collector at 127\.0\.0\.1:1: "):
+        require_readable(own_collector("http://127.0.0.1:1"))
+
+
+def test_suggested_lines_avoid_an_identity(identity_for: FakeCollector) -> None:
+    """Where an identity has the address of the demo, the lines name its socket, to which no identity applies."""
+    lines = _advice(identity_for.address, SUGGESTIONS, Path("/tmp/d/collector.sock"))
+    assert all(line.endswith(" --collector unix:/tmp/d/collector.sock") for line in lines)
+    assert resolve_collector("unix:/tmp/d/collector.sock").identity is None
+
+
 def test_programs_get_no_options_of_other_collectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database or a webhook that a variable names for the user's own collector is not used by the demo's."""
     (tmp_path / "shows_environment.py").write_text(SHOWS_ENVIRONMENT)
@@ -67,6 +109,8 @@ def test_programs_get_no_options_of_other_collectors(tmp_path: Path, monkeypatch
         started = programs.start_ready("shown", "shows_environment")
     for environment in (started, json.loads(run("shows_environment"))):
         assert environment["PATH"]
+        assert not Path(environment["XDG_CONFIG_HOME"]).exists()
+        assert not Path(environment["XDG_DATA_HOME"]).exists()
         assert not [name for name in environment if name.startswith("ISOCHRONE_")]
 
 
