@@ -381,6 +381,19 @@ def test_the_results_stay_on_the_terminal(ended: Demo) -> None:
         assert words in scrollback
     assert "Traceback" not in scrollback
     assert "Isochrone demo" not in scrollback
+    results = scrollback.rpartition("· stopping")[2]
+    assert results.index(against[0]) < results.index("leaderboard by") < results.index("ground truth")
+    assert not re.search(r"\bstays\b", results)
+
+
+def test_every_truth_has_a_verdict(ended: Demo) -> None:
+    """All differences of the world are compared, and those that are not found are named, with the reason."""
+    [(found, known)] = re.findall(r"(\d+) of (\d+) true differences found", ended.terminal.scrollback)
+    assert int(known) == TARGETS * (len(VANTAGES) - 1) == 30
+    assert int(found) >= 20
+    told = " ".join(ended.terminal.scrollback.rpartition("true differences found")[2].split())
+    for target in SLOW:
+        assert f"{target.rpartition('/')[2]} from {SLOW_REGION} (changed)" in told
 
 
 def test_the_events_name_the_incident(ended: Demo) -> None:

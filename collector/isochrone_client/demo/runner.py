@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ from isochrone_client.window import now_at
 from isochrone_common.address import parse_address
 from isochrone_common.cli.command_line import terminal_width
 from isochrone_common.files import replace_file
-from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.answers import DifferentialList, Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.differential_order import select_rows
 
@@ -97,7 +97,9 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
             _print("stopping")
             processes.stop(list(scenario.VANTAGES.values()))
             stop.check(results=True)
-            _print_results(client, models, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
+            selection = Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US))
+            slowed = timeline.slowed((now_at() - started_at) / SECOND_US)
+            _print_results(client, selection, lambda answer: scenario.truths(answer, models, slowed))
             if receiver is not None:
                 _print(receiver.count())
             if seconds is not None:
@@ -105,8 +107,6 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
                 _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
-def _start_world(processes: Processes, network: Network, episodes: Sequence[scenario.Episode]) -> dict[str, str]:
-    options = [word for region in scenario.VANTAGES for word in ("--listen", f"{region}={network.address}:0")]
 def own_collector(url: str) -> Collector:
     """The collector of the demo at this URL, whatever identity or context the user has for its address."""
     return Collector(parse_address(urlsplit(url).netloc))
@@ -123,6 +123,8 @@ def require_readable(collector: Collector) -> None:
         raise DemoError(f"the demo cannot read its own collector at {collector}: {error}", hint=error.hint) from error
 
 
+def _start_world(processes: Processes, network: Network, episodes: Sequence[scenario.Episode]) -> dict[str, str]:
+    options = [word for region in scenario.VANTAGES for word in ("--listen", f"{region}={network.address}:0")]
     options += [word for episode in episodes for word in episode.options]
     options += network.options
     ready = processes.start_ready("simulator", "isochrone_sim", "serve", *options, within=network.providers)
@@ -141,9 +143,9 @@ def _start_collector(processes: Processes, folder: Path, plan: str, receiver: Al
         secret = folder.with_name("alert.secret")
         replace_file(secret, run("isochrone_collector", "alerts", "secret").encode())
         options += ["--alert-url", receiver.url, "--alert-secret-file", str(secret)]
+    _print("starting a collector and its PostgreSQL")
     try:
         # The default addresses, if they are free.
-    _print("starting a collector and its PostgreSQL")
         ready = processes.start_ready("collector", "isochrone_collector", "serve", *options)
     except DemoError:
         ready = {}
@@ -153,9 +155,9 @@ def _start_collector(processes: Processes, folder: Path, plan: str, receiver: Al
         ready = processes.start_ready("collector", "isochrone_collector", "serve", *options)
     _print(f"a collector at {urlsplit(ready['http']).netloc} on an embedded PostgreSQL")
     _print(f"its live page at {ready['http']}/")
+    _print("applying the plan")
     document = folder.with_name("plan.yaml")
     document.write_text(plan)
-    _print("applying the plan")
     try:
         run("isochrone_collector", "apply", str(document), "--collector", ready["listen"], "--yes")
     except DemoError:
@@ -178,15 +180,20 @@ def _start_agents(
     _print("agents in " + ", ".join(scenario.VANTAGES))
 
 
-def _print_results(client: ReadClient, models: Sequence[scenario.Model], selection: Selection) -> None:
+def _print_results(
+    client: ReadClient,
+    selection: Selection,
+    truths: Callable[[DifferentialList], tuple[scenario.Comparison, ...]],
+) -> None:
     board = client.get_leaderboard(selection)
     answer = client.get_differentials(selection, baseline=scenario.BASELINE, metric=Metric.TTFT)
     rows = select_rows(answer)
     found = client.list_incidents(selection.window, past=True)
+    changes = client.list_route_events(selection)
     for page in (
-        leaderboard.page(board),
         differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()),
-        route_pages.changes_page(client.list_tables(), now_at=now_at()),
+        leaderboard.page(board),
+        *([route_pages.events_page(changes, now_at=now_at())] if changes.events else ()),
         *([alerts.incidents_page(found, past=True)] if found.incidents else ()),
     ):
         terminal.write(page)

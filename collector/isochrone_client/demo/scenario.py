@@ -3,11 +3,11 @@ world beside the measured differentials. Pure.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_client.formats import UNKNOWN, Amount, amount_interval, amount_ms, milliseconds, number
+from isochrone_client.formats import Amount, amount_interval, amount_ms, milliseconds, number
 from isochrone_client.pages.matrix import Matrix, Place
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList
@@ -95,7 +95,7 @@ class Episode:
             yield from map(str, (self.added_ms or self.status, after, self.until_seconds - after))
 
 
-# Starts after a demo of one minute has ended, and affects no published difference.
+# Starts after a demo of one minute has ended.
 SLOWDOWN = Episode(provider="tencent", begins={"eu-central-1": 75}, until_seconds=255, added_ms=400)
 # Both have a single model, so that there are few messages. An incident is reported within six seconds, and its
 # end within ten.
@@ -159,12 +159,18 @@ class Timeline:
     demo, `None` without an end; only what happens within it is announced.
     """
 
-    def __init__(self, episodes: Iterable[Episode], *, seconds: float | None) -> None:
+    def __init__(self, episodes: Sequence[Episode], *, seconds: float | None) -> None:
         self._end = float("inf") if seconds is None else seconds
         script = (event for episode in episodes for event in episode.script)
         self._scripted = sorted(script, key=lambda event: event.after_seconds)
         self._changed: list[Place] = []
+        self._slower = [episode for episode in episodes if episode.added_ms]
         self.events: list[str] = []
+
+    def slowed(self, elapsed: float) -> set[tuple[str, str]]:
+        """The providers that have been made slower by `elapsed` seconds, each with a region."""
+        begins = ((one.provider, region, begin) for one in self._slower for region, begin in one.begins.items())
+        return {(provider, region) for provider, region, begin in begins if begin <= elapsed}
 
     def coming(self, elapsed: float) -> str:
         """The announcement of what begins next; empty if nothing does before the end of the demo."""
@@ -202,43 +208,66 @@ class Timeline:
             yield f"measured: {target} is as fast as at the start from {region}"
 
 
-PUBLISHED = "published"
 _MISSED = "missed: the true difference is outside of the interval, as it is of one 95 % interval in twenty"
+_CHANGED = "changed: the demo has made the provider slower from there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One differential, measured and true, in microseconds; positive values are slower than the baseline."""
+    """A difference of a model in a region to the baseline, true and measured, in microseconds; positive values are
+    slower. The demo `is_changed` the true one in its course.
+    """
 
-    measured: Differential
+    model: str
+    region: str
     true_us: int
+    measured: Differential | None = None
+    is_changed: bool = False
+
+    @property
+    def shift(self) -> float | None:
+        """The measured difference."""
+        return self.measured.shift if self.measured else None
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The interval of the measured difference."""
+        return (self.measured.shift_low, self.measured.shift_high) if self.measured else (None, None)
 
     @property
     def error_us(self) -> float | None:
         """Measured minus true."""
-        return None if self.measured.shift is None else self.measured.shift - self.true_us
+        return None if self.shift is None else self.shift - self.true_us
 
     @property
     def verdict(self) -> str:
-        """`found` if the interval contains the true difference, else `missed`; unknown without an interval."""
-        low, high = self.measured.shift_low, self.measured.shift_high
+        """`found` if the interval contains the true difference, or why it is not found."""
+        low, high = self.bounds
+        if self.shift is None:
+            return "not measured"
+        if self.is_changed:
+            return "changed"
         if low is None or high is None:
-            return UNKNOWN
+            return "no interval yet"
         return "found" if low <= self.true_us <= high else "missed"
 
 
-def truths(answer: DifferentialList, models: Sequence[Model]) -> tuple[Comparison, ...]:
-    """The differentials whose ground truth is a published figure."""
-    published = {
-        (model["id"], region): model["differential_us"][region]
-        for model in models
-        for region, source in model["offset_source"].items()
-        if source == PUBLISHED
-    }
+def truths(
+    answer: DifferentialList, models: Sequence[Model], slowed: Collection[tuple[str, str]] = ()
+) -> tuple[Comparison, ...]:
+    """Every difference of the world, and what was measured of it; the providers `slowed` from a region have changed."""
+    measured = {(row.model, row.region): row for row in answer.differentials}
     return tuple(
-        Comparison(measured=row, true_us=published[row.model, row.region])
-        for row in answer.differentials
-        if (row.model, row.region) in published
+        Comparison(
+            model=model["id"],
+            region=region,
+            true_us=true_us,
+            measured=measured.get((model["id"], region)),
+            is_changed=(model["provider"], region) in slowed,
+        )
+        for model in models
+        for region, true_us in model["differential_us"].items()
+        if region != BASELINE
     )
 
 
@@ -246,31 +275,37 @@ def truth_page(rows: tuple[Comparison, ...], *, load: float, cores: int) -> Page
     """The page of the comparisons; `load` is the number of processes that wanted one of the `cores` of this machine."""
 
     def interval(row: Comparison) -> Amount:
-        low, high = row.measured.shift_low, row.measured.shift_high
-        return amount_interval(milliseconds(low), milliseconds(high), signed=True)
+        low, high = map(milliseconds, row.bounds)
+        return amount_interval(low, high, signed=True)
 
-    is_missed = any(row.verdict == "missed" for row in rows)
+    lost = [row for row in rows if row.verdict != "found"]
+    verdicts = {row.verdict for row in lost}
+    summary = f"{len(rows) - len(lost)} of {len(rows)} true differences found"
+    where = ", ".join(f"{row.model} from {row.region} ({row.verdict})" for row in lost)
     busy = f"this machine was busy: {load:.1f} processes wanted its {cores} processors, which delays probes and replies"
     return Page(
         schema="isochrone.demo-truth/1",
-        title="ground truth: the published differences that the simulated world has, and the measured ones",
+        title="ground truth: the differences that the simulated world has, and the measured ones",
         fields=(),
         columns=(
-            Column(heading="model", text=lambda row: row.measured.model, wide=True),
+            Column(heading="model", text=lambda row: row.model, wide=True),
             Column(heading="true", unit="ms", text=lambda row: amount_ms(row.true_us, signed=True), scale="ms"),
-            Column(
-                heading="measured", unit="ms", text=lambda row: amount_ms(row.measured.shift, signed=True), scale="ms"
-            ),
+            Column(heading="measured", unit="ms", text=lambda row: amount_ms(row.shift, signed=True), scale="ms"),
             Column(heading="interval", unit="95 %, ms", text=interval, scale="ms"),
             Column(heading="error", unit="ms", text=lambda row: amount_ms(row.error_us, signed=True)),
             Column(
                 heading="truth",
                 text=lambda row: row.verdict,
-                style=lambda row: "red" if row.verdict == "missed" else "green",
+                style=lambda row: {"found": "green", "missed": "red"}.get(row.verdict, "yellow"),
                 wide=True,
             ),
         ),
-        rows=tuple(sorted(rows, key=lambda row: row.true_us, reverse=True)),
-        group=lambda row: f"{row.measured.region} against the baseline, ttft",
-        notes=(*([_MISSED] if is_missed else ()), *([busy] if load > cores else ())),
+        rows=tuple(sorted(rows, key=lambda row: (row.region, -row.true_us))),
+        group=lambda row: f"{row.region} against the baseline, ttft",
+        notes=(
+            f"{summary}; not found: {where}" if lost else summary,
+            *([_MISSED] if "missed" in verdicts else ()),
+            *([_CHANGED] if "changed" in verdicts else ()),
+            *([busy] if load > cores else ()),
+        ),
     )

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -79,22 +80,52 @@ def test_routes_have_existing_members() -> None:
     assert list(SLOWDOWN.options) == ["--episode", "tencent", "eu-central-1", "400", "75", "180"]
 
 
-def test_only_published_truths_are_compared() -> None:
-    """Only published differences are compared with the measured ones; an assumed one proves nothing."""
-    row = difference(-119.0)
-    rows = tuple(replace(row, target=f"acme/{one['id']}", model=one["id"]) for one in WORLD)
+def test_every_truth_of_the_world_is_compared() -> None:
+    """Each difference of the world has a row, also without a measurement; that to the baseline itself has none."""
+    rows = (replace(difference(-119.0), model="dear"), replace(difference(None), model="cheap"))
     found = truths(DifferentialList(window=Window(from_at=0, until_at=1), differentials=rows), WORLD)
-    assert [(one.measured.model, one.error_us) for one in found] == [("dear", 1000.0), ("cheap", 1000.0)]
+    assert [(one.model, one.error_us, one.verdict) for one in found] == [
+        ("dear", 1000.0, "found"),
+        ("cheap", None, "not measured"),
+        ("guessed", None, "not measured"),
+    ]
+    own = {**WORLD[0], "differential_us": {BASELINE: 0, "ap-southeast-1": -120_000}}
+    assert len(truths(DifferentialList(window=Window(from_at=0, until_at=1)), (own,))) == 1
 
 
-@pytest.mark.parametrize(("true_us", "verdict"), [(-119_000, "found"), (-130_000, "missed")])
-def test_a_missed_truth_is_flagged(true_us: int, verdict: str) -> None:
-    """The last table states whether the interval has the true difference, and a busy machine."""
-    row = Comparison(measured=difference(-120.0, 1.0, 2.0), true_us=true_us)
+def compared(**more: Any) -> Comparison:
+    row = Comparison(model="m", region="sg", true_us=-119_000, measured=difference(-120.0, 1.0, 2.0))
+    return replace(row, **more)
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        (compared(), "found"),
+        (compared(true_us=-130_000), "missed"),
+        (compared(is_changed=True), "changed"),
+        (compared(measured=replace(difference(-120.0), shift_low=None)), "no interval yet"),
+        (compared(measured=None), "not measured"),
+    ],
+)
+def test_what_was_not_found_is_named(row: Comparison, verdict: str) -> None:
+    """The last table states which true differences were not found, with the reason, and a busy machine."""
     calm, busy = truth_page((row,), load=0.5, cores=2), truth_page((row,), load=7.25, cores=2)
     assert [cells[-1] for table in calm.tables() for cells in table.cells] == [verdict]
-    assert any(note.startswith("missed: ") for note in calm.notes) is (verdict == "missed")
+    lost = "" if verdict == "found" else f"; not found: m from sg ({verdict})"
+    assert calm.notes[0] == f"{int(not lost)} of 1 true differences found{lost}"
+    assert any(note.startswith(f"{verdict}: ") for note in calm.notes) is (verdict in ("missed", "changed"))
     assert busy.notes[-1].startswith("this machine was busy: 7.2 processes wanted its 2 processors")
+
+
+def test_a_slowdown_changes_the_truth_from_its_beginning() -> None:
+    """A provider counts as slower from a region as soon as its slowdown has begun there; one that fails does not."""
+    timeline = Timeline((SLOW, *OUTAGES), seconds=None)
+    assert [timeline.slowed(elapsed) for elapsed in (74.9, 75, 300)] == [
+        set(),
+        {("acme", "eu-central-1")},
+        {("acme", "eu-central-1")},
+    ]
 
 
 def test_suggestions_call_one_command() -> None:

@@ -121,7 +121,12 @@ ALL_USES = tuple(
 )
 EXPLAINED = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS[:1])
 TRUTH = tuple(
-    Comparison(measured=difference(-120.74, 3.26, 0.94, target="moonshot/kimi-k2.5", region=region), true_us=true_us)
+    Comparison(
+        model="kimi-k2.5",
+        region=region,
+        true_us=true_us,
+        measured=difference(-120.74, 3.26, 0.94, target="moonshot/kimi-k2.5", region=region),
+    )
     for region, true_us in (("ap-southeast-1", -120_000), ("eu-central-1", -121_000))
 )
 CONTEXTS = (
