@@ -137,7 +137,7 @@ def matrix_of(
         # After a step, the median of the whole window is of neither level.
         if row and row.since_at is not None and row.region_median is not None:
             value, is_early = row.region_median, place not in paired
-        rounds = (row.n or min(row.baseline_n, row.region_n)) if row else standing.n if standing else 0
+        rounds = (row.n or min(row.baseline_n, row.region_n)) if row else 0
         return Cell(value=value, rounds=rounds, difference=row, is_early=is_early)
 
     cells = {(target, region): cell((target, region)) for target in names for region in (baseline, *others)}

@@ -61,6 +61,7 @@ def test_a_cell_combines_both_answers() -> None:
 
 def test_a_cell_warms_up_with_the_rounds_of_both_regions() -> None:
     """Without a difference the rounds are those of the region with fewer; one that just changed is not warming up."""
+    assert found(standings=(standing(REGION, 170),)).cell(TARGETS[0], REGION).rounds == 0, "the baseline has no round"
     warming = found(difference(None, n=4)).cell(TARGETS[0], REGION)
     assert (warming.rounds, warming.firm) == (4, None)
     changing = found(difference(None, n=5, since_at=NOW_AT, region_median=500_000))
