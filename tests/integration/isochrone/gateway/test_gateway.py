@@ -217,8 +217,11 @@ async def test_the_key_is_the_members(world: World, gateway: StartGateway) -> No
         headers |= {"x-forwarded-for": "caller", "x-real-ip": "caller", "referer": "http://caller"}
         await asyncio.to_thread(running.post, json=STREAM, headers=headers)
         world.publish(world.entry("none", weight=1.0, url=url))
-        while b"sk-member" in heads[-1]:
+        for _ in range(400):
+            if b"sk-member" not in heads[-1]:
+                break
             await asyncio.to_thread(running.post, json=STREAM, headers=headers)
+    assert b"sk-member" not in heads[-1]
     assert b"Bearer sk-member" in heads[0]
     assert not any(b"caller" in head for head in heads)
 
@@ -359,9 +362,9 @@ def test_a_second_signal_ends_it_at_once(world: World, gateway: StartGateway) ->
         )
         caller.sendall(body)
         eventually(PATIENCE, lambda: bool(world.simulator.truth()), "the request arrives")
-        running.interrupt()
+        running.process.terminate()
         eventually(PATIENCE, lambda: bool(running.logged("gateway.stopping")), "the first signal")
-        running.interrupt()
+        running.process.terminate()
         assert running.process.wait(PATIENCE * BUSY) == 0
 
 
