@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socketserver import BaseServer, ThreadingUnixStreamServer
+from socketserver import ThreadingUnixStreamServer
 from typing import Any
 
 import pytest
@@ -27,7 +27,7 @@ LIMIT_S = PATIENCE * BUSY
 
 
 @contextmanager
-def collector(table: RouteTable, make: Any) -> Iterator[tuple[BaseServer, list[str | None]]]:
+def collector(table: RouteTable, make: Any) -> Iterator[tuple[Any, list[str | None]]]:
     """A server that `make` creates, which streams a table; and the credentials of its readers."""
     credentials, ending = list[str | None](), threading.Event()
 
