@@ -1,12 +1,15 @@
 """The statistics against simulated series with known truth: coverage of intervals, decisions, tails and switches.
 
-The seed is fixed, so a figure changes only with the code. It takes about four minutes on one core.
+The seed is fixed, so a figure changes only with the code. The parts take 150 s of processor time, on all cores.
 
 usage: python -m bench.truth [SEED] prints a table per subject and a RESULT line; exit 1 when a goal is missed
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any
 
 from bench.result import at_least, at_most, conclude
 from bench.truth import (
@@ -74,80 +77,114 @@ GOALS = {
 }
 
 
+_HEADINGS = {
+    "verdicts": '"yes" although the true p95 is 5 % over the limit, or 7 % fail in runs, in per cent',
+    "routes": "the same in route tables, without a week",
+    "routes with a week": "the same in route tables, with a week",
+    "months": "coverage of summaries of thirty days with a week of history",
+    "summaries": "error of the goodput of summaries, in points",
+    "ticks": "least coverage with a clock of whole milliseconds",
+    "false alarms": "false alarms of a target a year at 1 % failing",
+    "outages": "error of the reported share of an outage, in points",
+    "speed": "mean error of the speed under timers that release tokens, in per cent",
+    "weekly alarms": "drift alarms of a series with weekly cycles in a month, from the fourth week on",
+    "steps": "median rounds until a lasting step is found in such a series",
+    "stalls": "stalls that members of a route share",
+    "shock": "coverage of `regions --best` under a shock that all targets share",
+}
+
+
+def _parts(seed: int) -> Mapping[str, Callable[[], Any]]:
+    """Return all parts by name, the longest first: they run on all cores."""
+    return {
+        "steps": partial(weekly_cycles.rounds_to_step, seed),
+        "weekly alarms": partial(weekly_cycles.drift_alarms_month, seed),
+        "decisions with a week": partial(decisions.false_decisions_pct, seed, has_history=True),
+        "decisions": partial(decisions.false_decisions_pct, seed, has_history=False),
+        "differences": partial(intervals.measured, seed),
+        "ranked": partial(intervals.measured_standings, seed),
+        "medians": partial(intervals.measured_standings, seed, cases=CASES_WITHOUT_WEEK),
+        "tails": partial(intervals.measured_standings, seed, cases=TAIL_CASES),
+        "verdicts": partial(verdicts.wrong_yes_pct, seed),
+        "verdicts with a week": partial(verdicts.wrong_yes_with_week_pct, seed),
+        "right": partial(verdicts.right_yes_pct, seed),
+        "right without a week": partial(verdicts.right_yes_without_week_pct, seed),
+        "routes": partial(route_claims.wrong_yes_pct, seed, has_history=False),
+        "routes with a week": partial(route_claims.wrong_yes_pct, seed, has_history=True),
+        "right routes": partial(route_claims.right_yes_pct, seed),
+        "months": partial(months.coverage, seed),
+        "summaries": partial(months.goodput_error_points, seed),
+        "ticks": partial(ticks.coverage, seed),
+        "false alarms": partial(incidents.false_alarms_a_year, seed),
+        "incidents": partial(incidents.rounds_to_find, seed),
+        "outages": outages.error_points,
+        "speed": partial(speed.flush_speed_bias_pct, seed),
+        "stalls": partial(shared_stalls.figures, seed),
+        "shock": partial(region_shock.region_shock, seed),
+        "regions": partial(best_regions.figures, seed),
+        "ranks": partial(ranks.figures, seed),
+        "mixed": partial(decisions.mixed_tables, seed, has_history=False),
+        "mixed with a week": partial(decisions.mixed_tables, seed, has_history=True),
+        "lone pairs": partial(decisions.lone_pairs, seed),
+        "power": partial(decisions.power_pct, seed),
+        "null": partial(decisions.null_tables_with_a_decision_pct, seed, has_history=False),
+        "null with a week": partial(decisions.null_tables_with_a_decision_pct, seed, has_history=True),
+        "equivalent": partial(decisions.wrong_equivalent_pct, seed),
+        "switches": partial(routing.switches_a_day, seed),
+    }
+
+
 def main() -> int:
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else SEED
-    covered = (*intervals.measured(seed), *intervals.measured_standings(seed))
-    _print_coverage(covered)
-    _print_coverage(intervals.measured_standings(seed, CASES_WITHOUT_WEEK))
-    of_tails = intervals.measured_standings(seed, TAIL_CASES)
-    _print_coverage(of_tails)
-    wrong = _shown(
-        '"yes" although the true p95 is 5 % over the limit, or 7 % fail in runs, in per cent',
-        verdicts.wrong_yes_pct(seed),
-    )
-    of_routes = {
-        f"{name}, {'a week' if known else 'no week'}": found
-        for known in (False, True)
-        for name, found in route_claims.wrong_yes_pct(seed, has_history=known).items()
-    }
-    _shown("the same in route tables", of_routes)
-    of_months = _shown("coverage of summaries of thirty days with a week of history", months.coverage(seed))
-    of_goodput = _shown("error of the goodput of summaries, in points", months.goodput_error_points(seed))
-    of_ticks = _shown("least coverage with a clock of whole milliseconds", ticks.coverage(seed))
-    alarms = _shown("false alarms of a target a year at 1 % failing", incidents.false_alarms_a_year(seed))
-    errors = _shown("error of the reported share of an outage, in points", outages.error_points())
-    bias = _shown(
-        "mean error of the speed under timers that release tokens, in per cent", speed.flush_speed_bias_pct(seed)
-    )
-    of_weeks = _shown(
-        "drift alarms of a series with weekly cycles in a month, from the fourth week on",
-        weekly_cycles.drift_alarms_month(seed),
-    )
-    to_step = _shown("median rounds until a lasting step is found in such a series", weekly_cycles.rounds_to_step(seed))
-    stalls = _shown("stalls that members of a route share", shared_stalls.figures(seed))
-    shock = _shown("coverage of `regions --best` under a shock that all targets share", region_shock.region_shock(seed))
-    regions = best_regions.figures(seed)
-    mixed = [*(decisions.mixed_tables(seed, has_history=known) for known in (False, True)), decisions.lone_pairs(seed)]
-    figures = {
+    with ProcessPoolExecutor() as pool:
+        running = {name: pool.submit(part) for name, part in _parts(seed).items()}
+        found = {name: one.result() for name, one in running.items()}
+    for name in ("differences", "ranked", "medians", "tails"):
+        _print_coverage(found[name])
+    for name, heading in _HEADINGS.items():
+        _print(heading, found[name])
+    return conclude(_figures(found) | {"seed": float(seed)}, GOALS)
+
+
+def _figures(found: Mapping[str, Any]) -> dict[str, float]:
+    covered: list[Coverage] = [*found["differences"], *found["ranked"]]
+    mixed: list[decisions.MixedTables] = [found[name] for name in ("mixed", "mixed with a week", "lone pairs")]
+    wrong = [*found["verdicts"].values(), *found["routes"].values(), *found["routes with a week"].values()]
+    return {
         "missed_cases": float(sum(not one.is_met for one in covered)),
         "worst_coverage_with_history": min(one.coverage for one in covered if one.case.has_history),
         "worst_coverage_without": min(one.coverage for one in covered if not one.case.has_history),
         "width_iid": max(one.width for one in covered if one.case.widest is not None),
-        "false_decisions_pct": decisions.false_decisions_pct(seed, has_history=True),
-        "false_decisions_without_history_pct": decisions.false_decisions_pct(seed, has_history=False),
-        "power_pct": decisions.power_pct(seed),
-        "null_tables_with_a_decision_pct": max(
-            decisions.null_tables_with_a_decision_pct(seed, has_history=known) for known in (False, True)
-        ),
+        "false_decisions_pct": found["decisions with a week"],
+        "false_decisions_without_history_pct": found["decisions"],
+        "power_pct": found["power"],
+        "null_tables_with_a_decision_pct": max(found["null"], found["null with a week"]),
         "false_share_of_decisions_pct": max(one.false_share_of_decisions_pct for one in mixed),
         "wrong_sign_pct": max(one.wrong_sign_pct for one in mixed),
-        "wrong_equivalent_pct": decisions.wrong_equivalent_pct(seed),
-        "wrong_yes_pct": max(*wrong.values(), *of_routes.values(), verdicts.wrong_yes_with_week_pct(seed)),
-        "right_yes_pct": verdicts.right_yes_pct(seed),
-        "right_yes_of_routes_pct": route_claims.right_yes_pct(seed),
-        "right_yes_without_week_pct": verdicts.right_yes_without_week_pct(seed),
-        **intervals.tails(of_tails),
-        "drift_alarms_month": max(of_weeks.values()),
-        "rounds_to_step_of_half": max(rounds for name, rounds in to_step.items() if "50" in name),
-        "summary_goodput_error_points": max(of_goodput.values()),
-        "tick_coverage": min(of_ticks.values()),
-        "month_coverage": min(of_months.values()),
-        "incident_20pct_rounds": incidents.rounds_to_find(seed),
-        "false_alarms_a_year": max(alarms.values()),
-        "outage_error_points": max(errors.values()),
-        "flush_speed_bias_pct": max(bias.values()),
-        "race_p99_error_pct": stalls["race_p99_error_pct"],
-        "hedged_common_stalls": stalls["hedged_common_stalls"],
-        "region_shock_coverage": min(shock.values()),
-        **regions,
-        **ranks.figures(seed),
-        "switches_a_day": routing.switches_a_day(seed),
-        "seed": float(seed),
+        "wrong_equivalent_pct": found["equivalent"],
+        "wrong_yes_pct": max(*wrong, found["verdicts with a week"]),
+        "right_yes_pct": found["right"],
+        "right_yes_of_routes_pct": found["right routes"],
+        "right_yes_without_week_pct": found["right without a week"],
+        **intervals.tails(found["tails"]),
+        "drift_alarms_month": max(found["weekly alarms"].values()),
+        "rounds_to_step_of_half": max(rounds for name, rounds in found["steps"].items() if "50" in name),
+        "summary_goodput_error_points": max(found["summaries"].values()),
+        "tick_coverage": min(found["ticks"].values()),
+        "month_coverage": min(found["months"].values()),
+        "incident_20pct_rounds": found["incidents"],
+        "false_alarms_a_year": max(found["false alarms"].values()),
+        "outage_error_points": max(found["outages"].values()),
+        "flush_speed_bias_pct": max(found["speed"].values()),
+        **{name: found["stalls"][name] for name in ("race_p99_error_pct", "hedged_common_stalls")},
+        "region_shock_coverage": min(found["shock"].values()),
+        **found["regions"],
+        **found["ranks"],
+        "switches_a_day": found["switches"],
     }
-    return conclude(figures, GOALS)
 
 
-def _print_coverage(covered: tuple[Coverage, ...]) -> None:
+def _print_coverage(covered: Iterable[Coverage]) -> None:
     _line(
         f"{'coverage of 95 % intervals':<44} {'rounds':>6} {'history':>8} {'coverage':>9} {'width':>6}"
         f" {'shown':>6} {'at least':>9}  goal"
@@ -164,11 +201,10 @@ def _print_coverage(covered: tuple[Coverage, ...]) -> None:
         )
 
 
-def _shown(heading: str, figures: Mapping[str, float]) -> Mapping[str, float]:
+def _print(heading: str, figures: Mapping[str, float]) -> None:
     _line(f"\n{heading}")
     for name, value in figures.items():
         _line(f"  {name:<40} {value:.3g}")
-    return figures
 
 
 def _line(text: str) -> None:
