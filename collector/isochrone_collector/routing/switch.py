@@ -186,7 +186,8 @@ def share_among(state: State, inputs: Inputs, present: Present, members: Sequenc
         is_level = has_share if found is None else found.level >= least
         if is_level and no_worse_group(inputs, first or "", target):
             (sharing if has_share else joining).append(target)
-    led = [other for other in members if joining and _leads(inputs, present, other, [first or ""])]
+    others = [target for target in members if target not in {first, *sharing, *joining}] if joining else []
+    led = [target for target in others if _leads(inputs, present, target, [first or ""])]
     sharing += [target for target in joining if all(_leads(inputs, present, other, [target]) for other in led)]
     return replace(state, sharing=tuple(sharing))
 
