@@ -8,6 +8,7 @@ a quarter differ by 5 % and a quarter by 70 % (standard deviations on the log sc
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -98,12 +99,14 @@ def mixed_tables(seed: int, *, has_history: bool) -> MixedTables:
 
 
 def lone_pairs(seed: int, pairs: int = LONE_PAIRS) -> MixedTables:
-    """Decide on the pairs of a mixed table one by one without history, with a tenth of drift."""
+    """Decide on the pairs of mixed tables one by one without history, after few rounds with different drift."""
     chance = np.random.default_rng([seed, 9])
     effects = chance.normal(0, _DEVIATIONS[np.arange(pairs) % 4])
-    here, there = (_latencies(drifting(0.1)(chance, pairs, TABLE_ROUNDS)) for _ in _REGIONS)
-    sides = (here, there * np.exp(effects)[:, None])
-    return MixedTables.of(effects, _lone_signs(sides)[np.newaxis])
+    signs = []
+    for rounds, drift in product((TABLE_ROUNDS, 2 * TABLE_ROUNDS), (0.1, _DRIFT)):
+        here, there = (_latencies(drifting(drift)(chance, pairs, rounds)) for _ in _REGIONS)
+        signs.append(_lone_signs((here, there * np.exp(effects)[:, None])))
+    return MixedTables.of(effects, np.stack(signs))
 
 
 def wrong_equivalent_pct(seed: int) -> float:

@@ -85,9 +85,8 @@ def margin_of(metric: Metric, rules: Iterable[MarginRule] = ()) -> Margin:
 
 _MAX_FALSE_SHARE = 0.05
 # The largest q-values of a decision while drift that is slower than the window is unknown. What is not seen hides a
-# difference more often than it makes one. Few comparisons of few rounds do not show such drift together.
-_MAX_WITHOUT_HISTORY, _MAX_OF_FEW, _MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.04, 0.01, 0.01
-_FEW_COMPARISONS, _FEW_ROUNDS = 20, 200
+# difference more often than it makes one.
+_MAX_WITHOUT_HISTORY, _MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.04, 0.01
 _US_PER_MS = 1000.0
 # Two decimals below 1, one below 10, none above.
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
@@ -124,7 +123,7 @@ class Comparison:
     """A region compared with the baseline. The losses are the reasons why nothing is decided in favour of a side, empty
     without one. `q_value` is that among so many `comparisons`, and `equivalence_q_value` that of `equivalent`.
     `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
-    region is better. `is_of_many` is true if many targets show their drift together.
+    region is better.
     """
 
     metric: Metric
@@ -139,7 +138,6 @@ class Comparison:
     has_history: bool = True
     baseline_losses: str = ""
     region_losses: str = ""
-    is_of_many: bool = False
 
 
 def decide(one: Comparison) -> Verdict:
@@ -173,9 +171,7 @@ def _objection(one: Comparison, decision: Decision) -> str:
         return lost
     if one.rounds.n < rounds_needed(one.rounds.decorrelation_rounds):
         return f"{size_in_words(one.shift, one.metric)} so far; {one.rounds.lack}"
-    is_told = one.is_of_many or one.rounds.decorrelation_rounds is not None or one.rounds.n >= _FEW_ROUNDS
-    are_few = one.comparisons < _FEW_COMPARISONS and not is_told
-    q_value, largest = one.q_value, _MAX_OF_FEW if are_few else _MAX_WITHOUT_HISTORY
+    q_value, largest = one.q_value, _MAX_WITHOUT_HISTORY
     if decision not in losses:
         q_value, largest = one.equivalence_q_value, _MAX_EQUIVALENCE_WITHOUT_HISTORY
     largest = _MAX_FALSE_SHARE if one.has_history else largest

@@ -59,7 +59,11 @@ def estimates(
     differences = pairs.rows(pairs.panel.value[pairs.region] - pairs.panel.value[pairs.baseline])
     told = np.isfinite(decorrelation_rounds) & (differences.counts < LEAST_ROUNDS)
     known = VarianceInflation(ratio=np.maximum(decorrelation_rounds, 1.0), freedom=np.full(len(pairs), np.inf))
-    inflated = known.where(told, with_unseen(inflation(differences), differences, history))
+    own = inflation(differences)
+    # Drift of latencies makes no timeouts.
+    lost = 2 * np.maximum(pairs.baseline_lost, pairs.region_lost) > pairs.n_shared
+    own = own.where(lost, with_unseen(own, differences, history, are_pairs=True))
+    inflated = known.where(told, own)
     found = _paired(pairs, differences, inflated, with_network=with_network, history=history)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
@@ -67,11 +71,13 @@ def estimates(
     return found
 
 
-def with_unseen(own: VarianceInflation, series: Ragged, history: VarianceInflation | None) -> VarianceInflation:
+def with_unseen(
+    own: VarianceInflation, series: Ragged, history: VarianceInflation | None, *, are_pairs: bool = False
+) -> VarianceInflation:
     """Return the inflation of rows, without history at least that by the memory of all rows."""
     if history is not None and np.isfinite(history.ratio).all():
         return own
-    unseen = own.wider(unseen_inflation(series))
+    unseen = own.wider(unseen_inflation(series, are_pairs=are_pairs))
     return unseen if history is None else own.where(np.isfinite(history.ratio), unseen)
 
 

@@ -372,7 +372,6 @@ def _judged(lines: Sequence[_Line], margin: Margin, history: VarianceInflation |
         _decided(
             replace(line.cost, added=shift.estimate, added_low=shift.low, added_high=shift.high, n_eff=n_eff),
             Comparison(
-                is_of_many=True,
                 metric=line.cost.metric,
                 shift=shift,
                 rounds=Rounds(n=line.pairs.rounds, undetermined=line.pairs.undetermined),

@@ -59,22 +59,6 @@ def test_decisions(low: float, estimate: float, high: float, decision: Decision,
     assert decided(Shift(estimate=estimate * MS, low=low * MS, high=high * MS)) == (decision, reason)
 
 
-@pytest.mark.parametrize(
-    ("q_value", "more", "decision"),
-    [
-        (0.03, {}, Decision.SLOWER),
-        (0.03, {"comparisons": 19}, Decision.UNDECIDED),
-        (0.009, {"comparisons": 19}, Decision.SLOWER),
-        (0.03, {"comparisons": 19, "rounds": Rounds(n=200)}, Decision.SLOWER),
-        (0.03, {"comparisons": 19, "rounds": Rounds(n=60, decorrelation_rounds=2.0)}, Decision.SLOWER),
-        (0.03, {"comparisons": 19, "has_history": True}, Decision.SLOWER),
-    ],
-)
-def test_few_rounds_of_few_comparisons_need_more(q_value: float, more: dict[str, object], decision: Decision) -> None:
-    """Less than 200 rounds of less than 20 comparisons need a q-value of 1 %, unless other rounds show the memory."""
-    assert decided(SLOWER, **{"q_value": q_value, "has_history": False} | more)[0] is decision
-
-
 def test_a_higher_rate_is_faster() -> None:
     """More tokens per second is better, so that a positive shift means faster."""
     shift = Shift(estimate=30.0, low=20.0, high=40.0)

@@ -30,8 +30,8 @@ def test_equivalence_is_rarely_wrong_under_drift() -> None:
 
 
 def test_pairs_alone_are_rarely_decided_wrongly() -> None:
-    """Of the decisions on pairs one by one, with a tenth of drift, at most 5 % are false, or have the wrong sign."""
-    found = lone_pairs(SEED, pairs=600)
-    assert found.decided > 40
+    """Of the decisions on pairs one by one, with drift up to three tenths, at most 5 % are false or of wrong sign."""
+    found = lone_pairs(SEED, pairs=300)
+    assert found.decided > 80
     assert found.false_share_of_decisions_pct <= 5
     assert found.wrong_sign_pct <= 5
