@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.readme_drift import command_lines
 
-_ENDLESS = {"--follow", "-f", "--watch", "watch", "kubernetes"}
+_ENDLESS = {"--follow", "-f", "--watch", "watch", "kubernetes", "gateway"}
 # These take a token, change which collector is asked, or need an extra.
 _SETTING_UP = ("join", "context", "demo", "completion", "mcp")
 

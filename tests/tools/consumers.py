@@ -196,7 +196,9 @@ def run_edition(edition: Edition, arguments: Sequence[str], table: Table) -> int
         results = Path(folder) / "results"
         results.touch()
         chosen = {RESULTS: str(results), CHOSEN: ",".join(edition.versions)}
-        environment = {**os.environ, **edition.environment, **chosen}
+        # This program may itself be tested, by a worker of pytest.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
+        environment = {**own, **edition.environment, **chosen}
         code = subprocess.run(command, env=environment, check=False).returncode
         table.read(results.read_text().splitlines(), edition.versions)
     return code
