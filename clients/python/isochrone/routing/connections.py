@@ -80,10 +80,12 @@ class Connections:
     ) -> None:
         with self._shield():
             await body.stream.aclose()
-        closing = []
+        closing = list[httpcore.AsyncConnectionInterface]()
         with self._lock:
-            if connection in self._busy and connection.is_idle():
+            if connection in self._busy and connection.is_idle() and not _has_excess(connection):
                 self._idle.append((origin, connection))
+            else:
+                closing.append(connection)
             self._busy.discard(connection)
             while len(self._idle) > _MOST_IDLE or (len(self._idle) > 1 and self._idle[0][1].has_expired()):
                 closing.append(self._idle.pop(0)[1])
@@ -94,6 +96,13 @@ class Connections:
         with self._shield():
             for connection in connections:
                 await connection.aclose()
+
+
+def _has_excess(connection: Any) -> bool:  # noqa: ANN401  # one of several, each around the next
+    """Whether more than the response was read, which would begin the response to the next request."""
+    while inner := getattr(connection, "_connection", None):
+        connection = inner
+    return bool(connection._h11_state.trailing_data[0])  # noqa: SLF001  # httpcore shows it nowhere
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +147,12 @@ class _Stream(httpcore.AsyncNetworkStream):
             await self._send(timeout)
 
     async def start_tls(self, *arguments: Any, **more: Any) -> httpcore.AsyncNetworkStream:  # noqa: ANN401  # httpcore's
-        return _Stream(await self._stream.start_tls(*arguments, **more))
+        try:
+            return _Stream(await self._stream.start_tls(*arguments, **more))
+        except BaseException:  # also of a handshake that was cancelled
+            with _shield():
+                await self._stream.aclose()
+            raise
 
     async def _send(self, timeout: float | None) -> None:  # noqa: ASYNC109  # httpcore's
         sending, self._written = bytes(self._written), bytearray()

@@ -104,6 +104,61 @@ def test_a_response_that_is_not_read_is_not_kept() -> None:
             wait(pool.aclose())
 
 
+SECOND = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecond"
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\nx-trailer: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "body", "connections_used"),
+    [
+        (SECOND.replace(b"second", b"others") * 2, b"others", 2),
+        (SECOND.replace(b"second", b"others") + b"HTTP/1.1 201 OK\r\nx: ", b"others", 2),
+        (b"HTTP/1.1 204 OK\r\ncontent-length: 3\r\n\r\nxyz", b"", 2),
+        (b"HTTP/1.1 304 OK\r\ncontent-length: 3\r\n\r\n", b"", 1),
+        (b"HTTP/1.1 103 Hints\r\nlink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + CHUNKED, b"first", 1),
+        (CHUNKED + CHUNKED, b"first", 2),
+        (CHUNKED.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"), b"first", 2),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nfirst", b"first", 2),
+    ],
+)
+def test_a_response_is_that_of_its_request(first: bytes, body: bytes, connections_used: int) -> None:
+    """What a server sends beyond one response is never a part of the next one."""
+    for pool, wait in pools():
+        answers, ports = [first, SECOND], set[int]()
+
+        class Connection(Handler):
+            def answer(self, answers: list[bytes] = answers, ports: set[int] = ports) -> None:
+                ports.add(self.client_address[1])
+                self.wfile.write(answers.pop(0))
+
+        with serving(Connection) as port:
+            url = f"http://127.0.0.1:{port}/"
+            assert wait(ended(wait(begun(pool, url)))) == body
+            assert wait(ended(wait(begun(pool, url)))) == b"second"
+            assert len(ports) == connections_used
+            wait(pool.aclose())
+
+
+async def test_a_handshake_that_is_cancelled_leaves_no_socket() -> None:
+    """The server sees the end of the connection."""
+    has_begun, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        has_begun.set()
+        await reader.read()
+        has_ended.set()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        pool = Connections(lambda origin: httpcore.AsyncHTTPConnection(origin, network_backend=Backend()))
+        request = asyncio.create_task(begun(pool, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"))
+        await has_begun.wait()
+        request.cancel()
+        await asyncio.wait([request])
+        await asyncio.wait_for(has_ended.wait(), LIMIT_S)
+
+
 def test_idle_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those beyond the limit the ones used longest ago are closed."""
     monkeypatch.setattr(connections, "_MOST_IDLE", 2)
@@ -226,6 +281,63 @@ def test_a_connection_of_a_lost_race_ends_alone(world: World) -> None:
         thread.join()
     assert not failures
     assert routes.counters["hedges_won"] == 40
+
+
+def test_an_attempt_that_has_ended_is_not_watched() -> None:
+    """Its connection is that of another request from then on: neither the end of the race nor the alarm touches it."""
+    pool, _ = next(pools())
+    with provider() as (url, ports, _):
+        watch = blocking._Watch()
+        with watch.watching():
+            run(ended(run(begun(pool, url))))
+        watch.lose()
+        run(ended(run(begun(pool, url))))
+        assert list(ports.values()) == [2]
+        run(pool.aclose())
+
+
+def test_an_attempt_is_given_up_when_it_is_not_watched() -> None:
+    """A late response gives its connection back after the race has let go of it."""
+    watches: list[object] = []
+
+    class Late(Ended):
+        async def discard(self) -> None:
+            watches.append(blocking._here.watch)
+
+    async def first() -> Ended:
+        watch = blocking._here.watch
+        watch.ring()  # as the delay does
+        while not watch.has_lost:
+            time.sleep(0.01)  # noqa: ASYNC251  # there is no event loop
+        return Late("first")
+
+    async def second() -> Ended:
+        return Ended("second")
+
+    assert [one.name for one in run(ThreadRacing().race(first, lambda: second, 60.0))] == ["second"]
+    assert watches == [None]
+
+
+def test_a_second_attempt_that_begins_while_the_first_fails_to_connect_is_known() -> None:
+    """The race waits for it, so that no request goes on alone."""
+    beginning, failing = threading.Event(), threading.Event()
+
+    async def first() -> Ended:
+        with blocking._here.watch.connecting():
+            beginning.wait(LIMIT_S)
+            failing.set()
+        return Ended("first", is_failed=True)
+
+    def second() -> Any:
+        beginning.set()
+        failing.wait(LIMIT_S)
+        time.sleep(0.1)
+        return succeed
+
+    async def succeed() -> Ended:
+        return Ended("second")
+
+    assert run(ThreadRacing().race(first, second, 0.01))[-1].name == "second"
 
 
 def test_an_interrupt_ends_both_attempts() -> None:
