@@ -148,6 +148,7 @@ class _Watch:
             yield
         finally:
             timer.cancel()
+            timer.join()  # what it began is known from now on
 
     def bounded(self, step: Callable[[float | None], Value], timeout: float | None) -> Value:
         """Take a step that cannot be taken again. Raises `TimeoutError` after the deadline."""
@@ -197,14 +198,14 @@ class ThreadRacing:
         """See `Racing`."""
         race = _Race(second)
         race.own.alarm_s = time.monotonic() + delay_s
-        with suppress(_LostError), race.own.watching():
+        with suppress(_LostError):
             try:
-                race.end(await first(), race.other)
-            except _LostError:
-                raise
+                with race.own.watching():
+                    attempt = await first()
             except BaseException:
                 race.other.lose()
                 raise
+            race.end(attempt, race.other)
         return race.result()
 
 
@@ -225,9 +226,10 @@ class _Race:
             self._thread.start()
 
     def _attempt(self, start: Start[Any]) -> None:
-        with suppress(_LostError), self.other.watching():
+        with suppress(_LostError):
             try:
-                attempt = run(start())
+                with self.other.watching():
+                    attempt = run(start())
             except Exception as error:  # noqa: BLE001  # the thread of the caller raises it
                 self._error = error
                 self.own.lose()
