@@ -18,7 +18,7 @@ import { failureOf, hasEffects } from "./attempts.js";
 import { retryAfterMs } from "./cooldowns.js";
 import type { RouteEntry } from "./documents.js";
 import { resumed, send, type Outcome } from "./failover.js";
-import { FAILED_REASON, type Progress } from "./firstContent.js";
+import { FAILED_REASON, kindOf, unframedFailure, type Progress } from "./firstContent.js";
 import type { Member, Routes } from "./routes.js";
 
 /** The model of a provider for a member; `undefined` leaves the member out, for example because of its dialect. */
@@ -103,8 +103,8 @@ const stream: Ask<LanguageModelV4StreamResult> = async (model, options) => {
     return { failure: "failed", error };
   }
   const isFailed = progress === "failed";
-  // Before content, only frames that the provider's package could not read are errors.
-  const shown = isFailed ? held : held.filter((part) => part.type !== "error");
+  // Before the last part, only frames that the provider's package could not read are errors.
+  const shown = isFailed ? held : held.filter((part) => part.type !== "error" || part === held.at(-1));
   return { failure: isFailed ? "failed" : undefined, value: { ...result, stream: resumed(shown, reader) } };
 };
 
@@ -114,7 +114,10 @@ const ERROR_FIELD = /error|exception|code|detail|message/i;
 
 /** Whether a part is content, or a regular end, or nothing that a caller would show. */
 function progressOf(part: LanguageModelV4StreamPart): Progress {
-  if (part.type === "error") return isUnread(part.error) ? "waiting" : "failed";
+  if (part.type === "error") {
+    const { error } = part;
+    return isUnread(error) ? "waiting" : kindOf(TypeValidationError.isInstance(error) ? error.value : error);
+  }
   if (part.type === "finish") return isFailure(part.finishReason) ? "failed" : "content";
   const isEmpty = "delta" in part && part.delta === "";
   return isEmpty || OPENINGS.test(part.type) ? "waiting" : "content";
@@ -139,9 +142,10 @@ function isUnread(error: unknown): boolean {
 /** The caller's own errors end its request; a connection, a server or a body that fails is the member's. */
 function ofError(error: unknown): Outcome<never> {
   if (!APICallError.isInstance(error)) return { error };
-  const { statusCode: status, isRetryable, responseHeaders } = error;
+  const { statusCode: status, isRetryable, responseHeaders, responseBody = "" } = error;
   // An error of an answer is one of its body.
-  const failure = status === undefined ? isRetryable && "failed" : failureOf(status, { isPage: true });
+  const isPage = unframedFailure(responseBody) !== "content";
+  const failure = status === undefined ? isRetryable && "failed" : failureOf(status, { isPage });
   return { error, failure: failure || undefined, status, retryAfterMs: retryAfterMs(responseHeaders) };
 }
 

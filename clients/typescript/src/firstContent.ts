@@ -300,7 +300,7 @@ function isBare(message: Fields): boolean {
 }
 
 /** The kind of an error: one of a content filter is content. */
-function kindOf(error: unknown, outer: Fields = {}): Progress {
+export function kindOf(error: unknown, outer: Fields = {}): Progress {
   const fields = fieldsOf(error);
   const places = [fieldsOf(fields["error"]), fields, outer];
   const kinds = places.flatMap((one) =>
@@ -315,7 +315,7 @@ function kindOf(error: unknown, outer: Fields = {}): Progress {
 }
 
 /** The failure that text outside of events states, as the body of an error. */
-function unframedFailure(body: string): Progress | undefined {
+export function unframedFailure(body: string): Progress | undefined {
   return failureIn([body, ...body.split("\n", 3)]) ?? (errorText(body) ? "failed" : undefined);
 }
 
