@@ -1,5 +1,7 @@
 """`isochrone gateway`: a program beside a service that routes the requests of any client."""
 
+import math
+
 import click
 
 from isochrone_client.address import Collector
@@ -59,6 +61,42 @@ _PORT = 4000
 @click.option(
     "--hedge-effects", is_flag=True, help="Also hedge requests with effects, such as tools, if twice is harmless."
 )
+@click.option(
+    "--first-token",
+    "first_token_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Try the next member if there is no content by then.  [default: by the member's tail in the table]",
+)
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="The time of all members together until the answer begins.  [default: 600]",
+)
+@click.option(
+    "--failover-on-refusals/--no-failover-on-refusals",
+    default=True,
+    show_default=True,
+    help="Try the next member after a 401, 402, 403, 404 or 408, too.",
+)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="The most connections of callers at once; others are closed.",
+)
+@click.option(
+    "--request-timeout",
+    "request_s",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The time in which the head of a request has to arrive, and then its body.",
+)
 @log_format_option
 @options.addressing
 def gateway(
@@ -71,6 +109,11 @@ def gateway(
     hosts: tuple[str, ...],
     hedge_ratio: float,
     hedge_effects: bool,
+    first_token_s: float | None,
+    deadline_s: float | None,
+    failover_on_refusals: bool,
+    max_connections: int,
+    request_s: float,
     log_format: LogFormat,
 ) -> None:
     """Route requests of any client by the tables of a region, as the libraries for Python and TypeScript do.
@@ -83,7 +126,7 @@ def gateway(
     Ctrl-C ends it after the open streams, a second Ctrl-C at once.
     """
     with options.needing("isochrone gateway", "starlette", "uvicorn", extra="gateway"):
-        from isochrone.gateway import access, metrics, server  # noqa: PLC0415  # an extra
+        from isochrone.gateway import access, app, metrics, server  # noqa: PLC0415  # an extra
     from isochrone.routing import Routes  # noqa: PLC0415  # as above
 
     try:
@@ -106,7 +149,10 @@ def gateway(
         hosts=hosts or None,
         hedge_ratio=hedge_ratio,
         hedge_effects=hedge_effects,
+        first_token_s=first_token_s,
+        deadline_s=math.inf if deadline_s is None else deadline_s,
+        failover_on_refusals=failover_on_refusals,
         on_event=lambda event: metrics.EVENTS.labels(event).inc(),
         metrics=True,
     )
-    server.serve(found, routes, listener, allowed)
+    server.serve(found, routes, listener, allowed, app.Limits(max_connections, request_s))

@@ -57,6 +57,14 @@ class GatewayEngine(Engine):
         return _refused(503, "no route table has arrived from the collector yet", code="no_table")
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The number of connections of callers, and the seconds in which a request has to arrive."""
+
+    connections: int
+    request_s: float
+
+
 @dataclass(slots=True)
 class _Outcome:
     """What the log has of a request. The times are seconds, the size is that of the body in bytes."""
@@ -85,11 +93,17 @@ class Forwarding:
     """Answers the requests for members."""
 
     engine: GatewayEngine
+    limits: Limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, unless the caller leaves before."""
-        request = Request(scope, receive)
-        body = await _body(request)
+        request, request_s = Request(scope, receive), self.limits.request_s
+        try:
+            async with asyncio.timeout(request_s):
+                body = await _body(request)
+        except TimeoutError:
+            await _own(408, f"the body of the request is not complete after {request_s:g} s")(scope, receive, send)
+            return
         if body is None:
             too_large = f"the body of the request is larger than {MAX_BODY_BYTES >> 20} MiB"
             await _own(413, too_large)(scope, receive, send)
@@ -152,7 +166,7 @@ class Guard:
         await (self.app if refusal is None else _own(*refusal))(scope, receive, send)
 
 
-def create_app(engine: GatewayEngine, access: Access) -> Starlette:
+def create_app(engine: GatewayEngine, access: Access, limits: Limits) -> Starlette:
     """Create the application."""
 
     async def readyz(_request: Request) -> Response:
@@ -169,7 +183,7 @@ def create_app(engine: GatewayEngine, access: Access) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", exposition),
             Route("/v1/models", lambda _: JSONResponse(answers.models(engine.names))),
-            Route("/{path:path}", Forwarding(engine)),
+            Route("/{path:path}", Forwarding(engine, limits)),
         ],
         middleware=[Middleware(Guard, access=access)],
     )

@@ -9,13 +9,16 @@ import signal
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import structlog
 from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isochrone.gateway.access import Access
-from isochrone.gateway.app import GatewayEngine, create_app
+from isochrone.gateway.app import GatewayEngine, Limits, create_app
 from isochrone.routing.routes import Routes
 from isochrone_common.address import Address
 
@@ -28,18 +31,20 @@ def bind(listen: Address) -> socket.socket:
     return socket.create_server((listen.host, listen.port), family=family, backlog=2048)
 
 
-def serve(routes: Routes, served: Collection[str], listener: socket.socket, access: Access) -> None:
+def serve(routes: Routes, served: Collection[str], listener: socket.socket, access: Access, limits: Limits) -> None:
     """Serve on the socket until a signal ends it; `served` are the names of routes, all if empty."""
     with routes:
-        asyncio.run(_serve(routes, frozenset(served), listener, access))
+        asyncio.run(_serve(routes, frozenset(served), listener, access, limits))
 
 
-async def _serve(routes: Routes, served: Collection[str], listener: socket.socket, access: Access) -> None:
+async def _serve(
+    routes: Routes, served: Collection[str], listener: socket.socket, access: Access, limits: Limits
+) -> None:
     engine = GatewayEngine(routes, routes.new_pool(), served=served)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # of streams that break off, the log has a line
     config = Config(
-        create_app(engine, access),
-        http="h11",
+        create_app(engine, access, limits),
+        http=partial(_Connection, limits, routes),  # type: ignore[arg-type]  # it is called only
         ws="none",
         lifespan="off",
         log_config=None,
@@ -73,6 +78,40 @@ async def _report_routes(engine: GatewayEngine) -> None:
         left_out = {target: why for target, why in whys.items() if why}
         members = [target for target in whys if target not in left_out]
         (_log.info if members else _log.warning)("gateway.route", route=name, members=members, left_out=left_out)
+
+
+class _Connection(H11Protocol):
+    """A connection of a caller, which is closed beyond their limit, and without the head of a request in its time."""
+
+    def __init__(self, limits: Limits, routes: Routes, **more: Any) -> None:  # noqa: ANN401  # uvicorn's
+        super().__init__(**more)
+        self._limits, self._routes = limits, routes
+        self._waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            self._routes.warn(f"more than {self._limits.connections} connections are closed: raise --max-connections")
+            transport.close()
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_head()
+
+    def _await_head(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = self.loop.call_later(self._limits.request_s, self._close_if, self.cycle)
+
+    def _close_if(self, last: object) -> None:
+        if self.cycle is last:  # which is the last request
+            self.transport.close()
 
 
 class _Server(Server):

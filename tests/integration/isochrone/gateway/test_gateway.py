@@ -298,6 +298,62 @@ def test_bodies_are_bounded(world: World, gateway: StartGateway) -> None:
         assert error_of(answer) == (413, "the body of the request is larger than 32 MiB")
 
 
+def connected(gateway: Gateway, data: bytes = b"") -> socket.socket:
+    """A connection that has sent this."""
+    host, port = gateway.url.removeprefix("http://").removesuffix("/v1").split(":")
+    caller = socket.create_connection((host, int(port)), timeout=PATIENCE * BUSY)
+    caller.sendall(data)
+    return caller
+
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD[:20], b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n" + HEAD[:20]])
+def test_callers_that_send_no_request_are_cut_off(gateway: StartGateway, sent: bytes) -> None:
+    """A connection without a whole head is closed after its time, the first one and later ones."""
+    with connected(gateway("--request-timeout", "0.3"), sent) as caller:
+        while caller.recv(1000):
+            pass
+
+
+def test_a_body_that_does_not_arrive_is_refused(gateway: StartGateway) -> None:
+    """It is a 408 after its time, and the connection is closed."""
+    with connected(gateway("--request-timeout", "0.3"), HEAD + b"{") as caller:
+        received = b""
+        while data := caller.recv(1000):
+            received += data
+    assert received.startswith(b"HTTP/1.1 408 ")
+    assert b"the body of the request is not complete after 0.3 s" in received
+
+
+def test_connections_are_limited(world: World, gateway: StartGateway) -> None:
+    """One beyond the limit is closed at once, and the log has the option; when another one ends, there is room."""
+    world.first_then("none", "crlf")
+    running = gateway("--max-connections", "1")
+    with connected(running, HEAD), connected(running) as second:
+        assert second.recv(1) == b""
+    assert "raise --max-connections" in running.log.read_text()
+
+    def is_served() -> bool:
+        with suppress(httpx.TransportError):
+            return running.post().is_success
+        return False
+
+    eventually(PATIENCE, is_served, "an answer")
+
+
+def test_limits_of_members(world: World, gateway: StartGateway) -> None:
+    """A member that is silent is given up in time, and a refusal may be the caller's."""
+    world.first_then("silence", "none")
+    assert streamed(openai_of(gateway("--first-token", "0.2"))) == "fault-none"
+    world.publish(world.entry("silence", weight=1.0))
+    assert gateway("--deadline", "0.2").post(json=STREAM).status_code == 504
+    world.first_then("403", "none")
+    assert gateway().post().is_success
+    assert gateway("--no-failover-on-refusals").post().status_code == 403
+
+
 def test_metrics_and_log(world: World, gateway: StartGateway) -> None:
     """A request is counted by route, member and status, and has a line; the start names the members. Twenty requests
     show whether they follow the weights.
