@@ -78,7 +78,7 @@ class Transport(Generic[AnyRequest, AnyResponse]):
     def close(self) -> None:
         """Close the connections; the routes stay."""
         if self._pid == os.getpid():
-            run(self._engine.aclose())
+            self._routes.close_blocking(self._engine.pool)
 
     def _begin(self) -> None:
         self._engine = Engine(self._routes, self._routes.new_blocking_pool(), racing=ThreadRacing())

@@ -122,7 +122,7 @@ class Routes:
         self._next_look_s = 0.0
         self._has_news = asyncio.Event()
         self._background_pools: list[Pool] = []
-        self._blocking_pools: list[Pool] = []
+        self._blocking_pools: set[Pool] = set()
         background.register_for_forks(self, self._lock, Routes._begin_in_child)
 
     def __enter__(self) -> Self:
@@ -141,9 +141,8 @@ class Routes:
                 self.background.run(pool.aclose())
         self._background_pools.clear()
         self.background.stop()
-        for pool in self._blocking_pools:
-            run(pool.aclose())
-        self._blocking_pools.clear()
+        for pool in list(self._blocking_pools):
+            self.close_blocking(pool)
         self._subscription = None
         self._following_pid = 0
         for watcher in list(self._watchers):
@@ -346,20 +345,23 @@ class Routes:
 
     def new_blocking_pool(self) -> Pool:
         """Connections for any threads, whose methods block instead of waiting, and which are closed with the routes."""
+        backend = BlockingBackend()
         pool: Pool = Connections(
             lambda origin: BlockingConnection(
-                httpcore.HTTPConnection(origin, network_backend=BlockingBackend(), **self._options(origin))
+                httpcore.HTTPConnection(origin, network_backend=backend, **self._options(origin))
             ),
             nullcontext,
         )
         if self._proxy:
-            pool = BlockingConnection(
-                httpcore.HTTPProxy(
-                    self._proxy, ssl_context=self._ssl_context, max_connections=None, keepalive_expiry=KEEPALIVE_S
-                )
-            )
-        self._blocking_pools.append(pool)
+            more: Any = {"max_connections": None, "keepalive_expiry": KEEPALIVE_S, "network_backend": backend}
+            pool = BlockingConnection(httpcore.HTTPProxy(self._proxy, ssl_context=self._ssl_context, **more))
+        self._blocking_pools.add(pool)
         return pool
+
+    def close_blocking(self, pool: Pool) -> None:
+        """Close one of `new_blocking_pool`."""
+        run(pool.aclose())
+        self._blocking_pools.discard(pool)
 
     def _options(self, origin: httpcore.Origin) -> dict[str, Any]:
         if self._ssl_context is None and origin.scheme == b"https":

@@ -18,7 +18,7 @@ from prometheus_client import REGISTRY
 
 import isochrone.routing.httpx
 import isochrone.routing.httpx2
-from fixtures.peer import ANSWER, Handler, peer
+from fixtures.peer import ANSWER, STREAM_HEAD, Handler, peer
 from fixtures.routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
 from fixtures.simulator import Simulator
 from isochrone.routing import Routes
@@ -203,6 +203,42 @@ def test_a_stalled_stream_is_hedged(world: World, first: str) -> None:
     assert stream(client_of(routes)) == "fault-none"
     assert (routes.counters["hedges"], routes.counters["hedges_won"]) == (1, 1)
     eventually(PATIENCE, lambda: world.simulator.endings(before) == ["client_left", "complete"], "both exchanges ended")
+
+
+@pytest.mark.parametrize("limit", [{}, {"first_token_s": 0.2, "hedge_ratio": 0}])
+async def test_a_stalled_stream_behind_a_proxy(world: World, limit: Any) -> None:
+    """A blocking transport hedges and has its time limits, too, if its connections are those of a proxy."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/silent/" in head:
+            await asyncio.Event().wait()
+        writer.write(STREAM_HEAD + ANSWER)
+        await writer.drain()
+
+    silent = world.entry("silence", weight=1.0, url="http://a.example/silent/v1")
+    world.publish(
+        replace(silent, hedge=Hedge(target="sim/none", delay_us=100_000)),
+        world.entry("none", url="http://a.example/v1"),
+    )
+    async with peer(serve, reads_head=False) as port:
+        routes = await asyncio.to_thread(world.routes, **limit)
+        routes._proxy = f"http://127.0.0.1:{port}"  # that of the members only
+        with httpx2.Client(transport=Transport(routes), timeout=PATIENCE) as client:
+            document = {"model": "chat", "messages": MESSAGES, "stream": True}
+            answer = await asyncio.to_thread(client.post, "http://own/v1/chat/completions", json=document)
+    assert answer.is_success
+    assert routes.counters["hedges_won"] == (0 if limit else 1)
+
+
+def test_a_client_that_is_closed_leaves_nothing(world: World) -> None:
+    """A program may have a client for each request: routes forget the connections of a closed one."""
+    world.first_then("none", "crlf")
+    routes = world.routes()
+    for _ in range(3):
+        with client_of(routes) as client:
+            assert ask(client) == "fault-none"
+    assert not routes._blocking_pools
 
 
 def test_hedges_have_a_budget(world: World) -> None:
