@@ -197,7 +197,9 @@ class Engine:
             assert last.error is not None
             raise last.error
         last.response.extensions[MEMBER] = {"route": sending.table.route, "target": last.entry.target}
-        return last.response
+        # A redirection would take the caller's key elsewhere.
+        kept = [(name, value) for name, value in last.response.headers if name.lower() != b"location"]
+        return replace(last.response, headers=kept)
 
     async def _first_attempts(self, sending: Sending, order: tuple[RouteEntry, ...]) -> list[Attempt]:
         """Try the first member and, after the hedge delay, the second one; the last attempt counts."""
@@ -320,9 +322,8 @@ async def _read_ahead(response: Incoming, request: ProviderRequest, entry: Route
     # Events are read only as they are: a compressed stream, which no request asks for, is for the caller to read.
     is_plain = _header(response.headers, b"content-encoding") in (b"", b"identity")
     is_stream = is_plain and _header(response.headers, b"content-type").startswith(b"text/event-stream")
-    if response.status >= _FIRST_REFUSAL:  # the caller's own error; a redirection would take its key elsewhere
-        kept = [(name, value) for name, value in response.headers if name.lower() != b"location"]
-        return Attempt(entry, replace(response, headers=kept))
+    if response.status >= _FIRST_REFUSAL:  # the caller's own error
+        return Attempt(entry, response)
     # Another answer may be the body of an error while it is small.
     judged = UNFRAMED_BYTES if is_plain else -1
     most = _MOST_HELD_BYTES if is_stream or not request.is_streamed else UNFRAMED_BYTES

@@ -147,23 +147,24 @@ def test_the_callers_key_stays_at_its_address(world: World, caplog: pytest.LogCa
         assert client.post(URL, json={"model": "chat", "messages": MESSAGES}).json()["model"] == "fault-none"
 
 
+@pytest.mark.parametrize("kind", [b"text/plain", b"text/html"])
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_member_cannot_redirect_the_callers_key(world: World, status: int) -> None:
+async def test_a_member_cannot_redirect_the_callers_key(world: World, status: int, kind: bytes) -> None:
     """A client that follows redirections gets the status, and sends its key to no address that a member names."""
     heads: list[bytes] = []
 
     async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         location = b"http://127.0.0.1:%d/elsewhere" % writer.get_extra_info("sockname")[1]
-        writer.write(b"HTTP/1.1 %d x\r\nLocation: %s\r\ncontent-length: 0\r\n\r\n" % (status, location))
+        head = b"HTTP/1.1 %d x\r\nLocation: %s\r\ncontent-type: %s\r\ncontent-length: 0\r\n\r\n"
+        writer.write(head % (status, location, kind))
         await writer.drain()
 
     async with peer(record, reads_head=False) as port:
         world.publish(world.entry("none", weight=1.0, url=f"http://127.0.0.1:{port}/v1", credential_ref="mine"))
         routes = await asyncio.to_thread(world.routes, keys={"mine": "sk-1"}, send_callers_key=False)
-        transport = isochrone.routing.httpx2.AsyncTransport(routes)
-        headers = {"x-api-key": "caller"}
-        async with httpx2.AsyncClient(transport=transport, headers=headers, follow_redirects=True) as client:
+        options: Any = {"headers": {"x-api-key": "caller"}, "follow_redirects": True}
+        async with httpx2.AsyncClient(transport=AsyncTransport(routes), **options) as client:
             answer = await client.post("http://own/v1/chat/completions", json={"model": "chat", "messages": MESSAGES})
     assert answer.status_code == status
     assert len(heads) == 1
