@@ -335,26 +335,12 @@ class Routes:
 
     def new_pool(self) -> Pool:
         """Connections for one event loop."""
-        if self._proxy:
-            return httpcore.AsyncHTTPProxy(
-                self._proxy, ssl_context=self._ssl_context, max_connections=None, keepalive_expiry=KEEPALIVE_S
-            )
-        return Connections(
-            lambda origin: httpcore.AsyncHTTPConnection(origin, network_backend=Backend(), **self._options(origin))
-        )
+        return Connections(self._maker(httpcore.AsyncHTTPConnection, httpcore.AsyncHTTPProxy, Backend()))
 
     def new_blocking_pool(self) -> Pool:
         """Connections for any threads, whose methods block instead of waiting, and which are closed with the routes."""
-        backend = BlockingBackend()
-        pool: Pool = Connections(
-            lambda origin: BlockingConnection(
-                httpcore.HTTPConnection(origin, network_backend=backend, **self._options(origin))
-            ),
-            nullcontext,
-        )
-        if self._proxy:
-            more: Any = {"max_connections": None, "keepalive_expiry": KEEPALIVE_S, "network_backend": backend}
-            pool = BlockingConnection(httpcore.HTTPProxy(self._proxy, ssl_context=self._ssl_context, **more))
+        make = self._maker(httpcore.HTTPConnection, httpcore.HTTPProxy, BlockingBackend())
+        pool = Connections(lambda origin: BlockingConnection(make(origin)), nullcontext)
         self._blocking_pools.add(pool)
         return pool
 
@@ -363,10 +349,17 @@ class Routes:
         run(pool.aclose())
         self._blocking_pools.discard(pool)
 
-    def _options(self, origin: httpcore.Origin) -> dict[str, Any]:
-        if self._ssl_context is None and origin.scheme == b"https":
-            self._ssl_context = httpcore.default_ssl_context()  # takes a hundredth of a second
-        return {"ssl_context": self._ssl_context, "keepalive_expiry": KEEPALIVE_S}
+    def _maker(self, connection: Any, proxy: Any, backend: object) -> Callable[[httpcore.Origin], Any]:  # noqa: ANN401  # classes
+        """What makes a connection to an origin, by the proxy if there is one."""
+        options = {"keepalive_expiry": KEEPALIVE_S, "network_backend": backend}
+
+        def make(origin: httpcore.Origin) -> Any:  # noqa: ANN401  # of either kind
+            if self._ssl_context is None and origin.scheme == b"https":
+                self._ssl_context = httpcore.default_ssl_context()  # takes a hundredth of a second
+            more = {"ssl_context": self._ssl_context, **options}
+            return proxy(self._proxy, **more).create_connection(origin) if self._proxy else connection(origin, **more)
+
+        return make
 
     def _start(self) -> None:
         """Follow, unless this process does; a forked one has no threads of its parent."""

@@ -1,11 +1,14 @@
 """The connections of the transports: which are used again, and two requests at once in threads that block."""
 
 import asyncio
+import socket
+import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import httpcore
@@ -13,7 +16,8 @@ import pytest
 
 from fixtures.loopback import Handler, serving
 from fixtures.routing_client import PATIENCE, World, client_of, stream
-from isochrone.routing import blocking, connections
+from fixtures.simulator import certificate_for
+from isochrone.routing import Routes, blocking, connections
 from isochrone.routing.blocking import BlockingBackend, BlockingConnection, ThreadRacing, run
 from isochrone.routing.connections import Backend, Connections
 from isochrone_wire.routes import Hedge
@@ -157,6 +161,72 @@ async def test_a_handshake_that_is_cancelled_leaves_no_socket() -> None:
         request.cancel()
         await asyncio.wait([request])
         await asyncio.wait_for(has_ended.wait(), LIMIT_S)
+
+
+class Proxy(Handler):
+    """A proxy to the origin that each request names, which counts the tunnels."""
+
+    tunnels: Counter[str]
+
+    def answer(self) -> None:
+        if self.command == "CONNECT":
+            return self.tunnel()
+        self.read()
+        self.wfile.write(SECOND.replace(b"second", self.path[-6:].encode()))
+        return None
+
+    def tunnel(self) -> None:
+        self.tunnels[self.path] += 1
+        host, port = self.path.split(":")
+        with socket.create_connection((host, int(port))) as origin:
+            self.send_response(200)
+            self.end_headers()
+            back = threading.Thread(target=relay, args=(origin, self.connection))
+            back.start()
+            relay(self.connection, origin)
+            back.join()
+
+
+def relay(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def test_connections_of_a_proxy(tmp_path: Path) -> None:
+    """It gets the address of a request without TLS, and a tunnel for those with; both are used again."""
+    certificate = certificate_for(tmp_path, "IP:127.0.0.1")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, certificate.parent / "key.pem")
+    Proxy.tunnels = Counter()
+
+    class Origin(Handler):
+        def setup(self) -> None:
+            self.request = context.wrap_socket(self.request, server_side=True)
+            super().setup()
+
+        def finish(self) -> None:
+            super().finish()
+            self.request.close()
+
+        def answer(self) -> None:
+            self.wfile.write(SECOND)
+
+    loop = asyncio.new_event_loop()
+    with serving(Proxy) as port, serving(Origin) as origin:
+        trust = ssl.create_default_context(cafile=certificate)
+        options: Any = {"proxy": f"http://127.0.0.1:{port}", "ssl_context": trust, "cache_folder": None}
+        routes = Routes("http://127.0.0.1:9", "r", **options)
+        for pool, wait in ((routes.new_pool(), loop.run_until_complete), (routes.new_blocking_pool(), run)):
+            assert isinstance(pool, Connections)
+            for url, body in ((f"https://127.0.0.1:{origin}/", b"second"), ("http://a.example/direct", b"direct")):
+                for _ in range(3):
+                    assert wait(ended(wait(begun(pool, url)))) == body
+            assert len(pool._idle) == 2
+            wait(pool.aclose())
+    loop.close()
+    assert Proxy.tunnels == {f"127.0.0.1:{origin}": 2}
 
 
 def test_idle_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
