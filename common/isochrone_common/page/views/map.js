@@ -176,7 +176,7 @@ function map(target, sites, drawing, projection, isolines, circles) {
     parts.length ? svg("path", { class: name, d: parts.map((part) => projection.pathOf(part)).join("") }) : null;
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${projection.height.toFixed(0)}`, role: "group", onkeydown: moveFocus,
     "aria-label": `${projection.area.label}: ${shown.length} regions that measure ${target}; the table below has the same numbers` },
-  svg("defs", {}, hatch("unsure", -45), hatch("stale", 45)),
+  svg("defs", {}, hatch()),
   svg("path", { class: "land", d: landRings().map((ring) => `${projection.pathOf(ring)}Z`).join("") }),
   svg("g", { class: "edges", "aria-hidden": "true", "data-key": "edges" },
     ...circles.map(({ region, points }) => svg("path", { class: "edge", "data-key": region, d: projection.pathOf(points) }))),
@@ -187,13 +187,9 @@ function map(target, sites, drawing, projection, isolines, circles) {
   ...shown.map(({ site }, place) => mark(site, /** @type {typeof marks[number]} */ (marks[place]), drawing, place === 0)));
 }
 
-/**
- * The lines over a mark whose value is not certain, as in the cells of the matrix.
- * @param {string} name
- * @param {number} degrees
- */
-function hatch(name, degrees) {
-  return svg("pattern", { id: `hatch-${name}`, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${degrees})` },
+/** The lines over a stale mark, as in the cells of the matrix. */
+function hatch() {
+  return svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     svg("path", { class: "dark", d: "M0 1.5H5" }), svg("path", { class: "light", d: "M0 3.5H5" }));
 }
 
@@ -210,7 +206,7 @@ function mark(site, { spot: [x, y], hasRoom, hasRoomOnPhone }, drawing, isFirst)
   return svg("g", { class: `site ${kind}`, role: "img", tabindex: isFirst ? 0 : -1, "data-key": region,
     "aria-label": [region, ...facts.map(([name, value]) => `${name}: ${value}`)].join(", "), ...drawing.context.details(region, facts) },
   svg("circle", at),
-  ...["unsure", "stale"].map((name) => kind.includes(name) ? svg("circle", { ...at, fill: `url(#hatch-${name})` }) : null),
+  cell?.isStale ? svg("circle", { ...at, fill: "url(#hatch)" }) : null,
   hasRoom && text !== UNKNOWN ? svg("text", { class: hasRoomOnPhone ? null : "wide", x: at.cx, y: at.cy, dy: -MARK_RADIUS - 4 }, text) : null);
 }
 

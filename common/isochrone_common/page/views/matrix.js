@@ -183,7 +183,7 @@ function cell(row, region, drawing, isFirst) {
   const found = row.cells[region];
   if (!found) return html("td", { class: "none", title: "no samples" }, UNKNOWN);
   const facts = factsOf(region, found, drawing), shown = valueText(found, drawing);
-  const note = noteOf(found, drawing);
+  const note = noteOf(found.difference, { decimals: drawing.decimals, now: drawing.context.now });
   return html("td", { class: classOf(found, region, drawing) },
     html("button", {
       type: "button", tabindex: isFirst ? 0 : -1, "data-key": `${row.target} ${region}`,
@@ -202,15 +202,16 @@ export function valueText(found, { decimals }) {
 }
 
 /**
- * The difference from the baseline if it is decided, else the decision.
- * @param {Cell} found
- * @param {Drawing} drawing
+ * The difference from the baseline, with a question mark until it is decided.
+ * @param {Cell["difference"]} difference
+ * @param {{decimals: number, now: number}} style
  */
-function noteOf({ difference }, { decimals, context }) {
+export function noteOf(difference, { decimals, now }) {
   if (!difference) return "";
-  if (difference.decision !== "slower" && difference.decision !== "faster") return difference.decision === "equivalent" ? "same" : difference.decision;
-  const since = difference.sinceAt ? ` since ${moment(difference.sinceAt, context.now)}` : "";
-  return `${number(difference.shift, { decimals, signed: true })}${since}`;
+  const { decision, sinceAt } = difference, size = difference.shift ?? difference.early;
+  if (decision === "equivalent") return "same";
+  if (decision === "mixed" || size === null) return decision;
+  return `${number(size, { decimals, signed: true })}${decision === "undecided" ? "?" : ""}${sinceAt ? ` since ${moment(sinceAt, now)}` : ""}`;
 }
 
 /**
@@ -281,7 +282,7 @@ export function legend(values, { metric, baseline, decimals }) {
     ...["less than 20 %", "20 to 50 %", "more"].flatMap((share, place) => [html("span", { class: `swatch ${name}${place + 1}` }), share]));
   return html("ul", { class: "legend", "aria-label": "colours" },
     ...(baseline
-      ? [steps("faster by", "better"), entry("same", "same"), steps("slower by", "worse"), entry("unsure", "undecided")]
+      ? [steps("faster by", "better"), entry("same", "same"), steps("slower by", "worse"), entry("unsure", "undecided: +12?")]
       : [...(known.length ? [scale] : []), entry("unsure", "no 95 % interval yet: 260?")]),
     entry("stale", "stale: no recent round"));
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { noteOf } from "./static/views/matrix.js";
 import { matrixOf, metricOf, selectedRows, staleBeforeOf } from "./static/views/matrix_model.js";
 
 const WINDOW = { from_at: "2026-11-20T00:00:00Z", until_at: "2026-11-21T00:00:00Z" };
@@ -75,6 +76,17 @@ test("a differential belongs to the cell of its region", () => {
   assert.deepEqual([rows[0]?.cells["eu"]?.difference?.shift, rows[0]?.cells["eu"]?.difference?.decision], [191, "slower"]);
   const [row] = matrix([standing({ region: "eu" })], [differential({ shift_low: null, shift_high: null })]).rows;
   assert.deepEqual([row?.cells["eu"]?.difference?.shift, row?.cells["eu"]?.difference?.early], [null, 191]);
+});
+
+test("a difference is shown from the first pair on, with a question mark until it is decided", () => {
+  const note = (/** @type {Record<string, unknown>} */ more) => {
+    const cell = matrix([standing({ region: "eu" })], [differential(more)]).rows[0]?.cells["eu"];
+    return noteOf(cell?.difference ?? null, { decimals: 0, now: STALE_BEFORE });
+  };
+  assert.deepEqual([note({}), note({ decision: "equivalent" }), note({ decision: "mixed" })], ["+191", "same", "mixed"]);
+  assert.deepEqual([note({ decision: "undecided" }), note({ decision: "undecided", shift_low: null })], ["+191?", "+191?"]);
+  assert.deepEqual([note({ decision: "undecided", shift: null }), noteOf(null, { decimals: 0, now: 0 })], ["undecided", ""]);
+  assert.match(note({ since_at: "2026-11-20T22:00:00Z" }), /^\+191 since .*22:00/u);
 });
 
 test("after a step, the value is that of the level since then", () => {
