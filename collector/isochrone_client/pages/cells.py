@@ -19,10 +19,10 @@ from isochrone_wire.answers import Decision, Proportion, Quantile, Window
 
 QuantileOf = Callable[[Row], Quantile | None]
 EARLY = (
-    "260?: no 95 % interval yet (a median needs 6 independent samples, a p95 59 and two days of history); 3 of 6: "
-    "those so far; max of 9: the p95 of fewer than 20 samples"
+    "260?, -12?: no 95 % interval yet, and the direction of a difference is not known (a median needs 6 independent "
+    "samples, a p95 59 and two days of history); 3 of 6: those so far; max of 9: the p95 of fewer than 20 samples"
 )
-"""The note below a table with quantiles that have no interval."""
+"""The note below a table with quantiles or differences that have no interval."""
 PROVISIONAL = "provisional: less than 48 hours of history"
 SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
 PROVIDERS = "providers of targets"

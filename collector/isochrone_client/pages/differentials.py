@@ -30,7 +30,6 @@ _MISSING_ROUNDS = 1.5
 # A row is stale if its newest round is older than this and than this part of the window.
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
-_EARLY = "-12?: no 95 % interval yet: the direction is not known either"
 
 
 def page(
@@ -68,7 +67,7 @@ def page(
             *cells.notes_that_hold(
                 (any(row.server_shift is not None for row in rows), f"server: {SERVER_CAVEAT}"),
                 (any(row.shift_low is not None for row in rows), ESTIMAND),
-                (any(row.shift is not None and not _has_interval(row) for row in rows), _EARLY),
+                (any(row.shift is not None and not _has_interval(row) for row in rows), cells.EARLY),
                 (newest_at is not None, f"newest round {formats.age(newest_at, now_at=now_at)} ago"),
             ),
         ),

@@ -90,7 +90,7 @@ def rounds_needed(row: Differential) -> int | None:
 
 def _difference(row: Differential) -> Iterator[str]:
     noun, (less, more) = row.metric.display_name, _directions(row)
-    if row.shift is None or row.shift_low is None or row.shift_high is None:
+    if row.shift is None:
         yield f"The difference in {noun} of {row.target} between {row.region} and {row.baseline} is unknown."
         return
     if row.shift:
@@ -100,8 +100,10 @@ def _difference(row: Differential) -> Iterator[str]:
         yield f"The {noun} of {row.target} is {comparison} than from {row.baseline}."
     else:
         yield f"The {noun} of {row.target} is the same from {row.region} as from {row.baseline}."
-    bounds = _bounds(row, row.shift_low, row.shift_high)
-    yield f"This is the pseudomedian of the rounds' differences; its 95 % interval is {bounds}."
+    interval = "it has no 95 % interval yet, so its direction is not known"
+    if row.shift_low is not None and row.shift_high is not None:
+        interval = f"its 95 % interval is {_bounds(row, row.shift_low, row.shift_high)}"
+    yield f"This is the pseudomedian of the rounds' differences; {interval}."
     apart, difference = "", row.median_difference
     if difference is not None:
         apart = f": {_amount(row, abs(difference))} {less if difference < 0 else more}" if difference else ", the same"

@@ -225,7 +225,10 @@ def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
         notes=(
             *footnotes.notes,
             "slower by: than from the best region, paired by target and round; median: of the targets' medians",
-            *([ESTIMAND] if any(row.added_low is not None for row in answer.costs) else ()),
+            *cells.notes_that_hold(
+                (any(row.added_low is not None for row in answer.costs), ESTIMAND),
+                (any(map(_is_early, answer.costs)), cells.EARLY),
+            ),
         ),
     )
 
@@ -251,12 +254,15 @@ def _negative(value: float | None) -> float | None:
 
 
 def _slower_by(row: RegionCost, of: Callable[[float | None], float | None]) -> str | formats.Amount:
-    """Positive for a region that is slower: of a rate the smaller one. A number without an interval is not shown."""
+    """Positive for a region that is slower: of a rate the smaller one."""
     if _is_best(row):
         return formats.amount(0.0)
-    if row.added is None or row.added_low is None or row.added_high is None:
-        return formats.UNKNOWN
-    return formats.amount(of(-row.added if row.metric.more_is_better else row.added))
+    size = formats.amount(of(_negative(row.added) if row.metric.more_is_better else row.added))
+    return replace(size, pattern="{}?") if _is_early(row) else size
+
+
+def _is_early(row: RegionCost) -> bool:
+    return not _is_best(row) and row.added is not None and None in (row.added_low, row.added_high)
 
 
 def _cost_remark(row: RegionCost) -> str:

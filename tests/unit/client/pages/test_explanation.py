@@ -16,6 +16,7 @@ from isochrone_wire.answers import Decision, Differential, DifferentialList, Met
 from isochrone_wire.model import DAY_US, SECOND_US
 
 SLOWER, FASTER, UNDECIDED = DIFFERENTIALS
+EARLY = replace(SLOWER, shift_low=None, shift_high=None, decision=Decision.UNDECIDED)
 PARTS = {part.name: part for part in SLOWER.parts}
 
 
@@ -65,6 +66,8 @@ def sentences(row: Differential) -> dict[str, str]:
         (replace(FASTER, q_value=0.012), "confidence", "at most 1.2 % are expected to be chance"),
         (SLOWER, "handshakes", "They take 356 ms more from ap-southeast-1; an open connection avoids them."),
         (UNDECIDED, "difference", "is unknown."),
+        (EARLY, "difference", "is 191 ms (59.7 %) longer from ap-southeast-1 than from us-east-2. This is the"),
+        (EARLY, "difference", "it has no 95 % interval yet, so its direction is not known."),
         (replace(FASTER, shift=0.0), "difference", "flash is the same from ap-southeast-1 as from us-east-2."),
         (UNDECIDED, "decision", "It is undecided: 3 of 24 rounds needed."),
         (UNDECIDED, "next steps", "A decision needs 21 more rounds with a value on both sides"),

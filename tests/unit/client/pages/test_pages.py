@@ -130,7 +130,7 @@ def test_a_shift_without_an_interval_is_marked() -> None:
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert shown(page)[0]["difference (ms)"] == "+191?"
     assert shown(page)[0]["relative (%)"].endswith("?")
-    assert any(note.startswith("-12?: ") for note in page.notes)
+    assert EARLY in page.notes
     assert page.record(row)["shift"] == 191_250.0
 
 
@@ -544,6 +544,15 @@ def test_a_change_that_cut_the_window_is_stated_once_per_provider() -> None:
         == f"[1] provisional: less than 48 hours of history; only rounds since a change at {minute(since_at)}"
     )
     assert page.notes[1] == "[2] provisional: less than 48 hours of history"
+
+
+def test_a_region_is_slower_by_a_value_without_an_interval() -> None:
+    """What a region adds is shown before it has an interval, with a question mark that a note explains."""
+    early = replace(REGION_COSTS[1], added=12_000.0, added_low=None, added_high=None)
+    page = leaderboard.best_page(replace(COSTS, costs=(early,)), metric=Metric.TTFT)
+    assert shown(page)[0]["slower by (ms)"] == "12?"
+    assert EARLY in page.notes
+    assert EARLY not in leaderboard.best_page(replace(COSTS, costs=REGION_COSTS[:2]), metric=Metric.TTFT).notes
 
 
 def test_a_rate_is_added_in_its_own_unit() -> None:
