@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from isochrone_client import configuration
@@ -18,14 +18,22 @@ _SOCKET = "collector.http.sock"
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """The address of a collector's HTTP interface, and the identity in the file `path`; plain text without one."""
+    """The address of a collector's HTTP interface, and the identity in the file `path`; plain text without one. The
+    `source` is the context, file or variable that has the address.
+    """
 
     address: Address
     identity: Identity | None = None
     path: Path | None = None
+    source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return str(self.address)
+
+    @property
+    def named(self) -> str:
+        """The address for messages: `127.0.0.1:4680 (from context prod)`."""
+        return f"{self} (from {self.source})" if self.source else str(self)
 
     @property
     def agents_address(self) -> str:
@@ -54,8 +62,9 @@ def resolve_collector(
     """
     configured = configuration.read(environment)
     context = None if identity and not collector else configured.select(collector)
+    source = "ISOCHRONE_COLLECTOR" if collector and collector == environment.get("ISOCHRONE_COLLECTOR") else ""
     if context is not None:
-        collector, identity = context.collector, identity or context.identity
+        collector, identity, source = context.collector, identity or context.identity, f"context {context.name}"
     # Without a name it is that of a context with this address, else the one that `isochrone join` writes.
     same = (one.identity for one in configured.contexts.values() if one.collector == collector)
     path = identity or next(filter(None, same), configuration.folder(environment) / identity_file.FILE_NAME)
@@ -71,14 +80,15 @@ def resolve_collector(
         )
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example --collector {DEFAULT_COLLECTOR}") from error
+    found = Collector(address, selected, path if selected else None, source if collector or not selected else str(path))
     if selected is None and not address.is_loopback:
         raise AddressError(
-            f"{address} is not on this machine, and a connection without TLS is neither private nor authenticated"
+            f"{found.named} is not on this machine, and a connection without TLS is neither private nor authenticated"
             + did_you_mean(str(collector), configured.contexts).replace("mean", "mean context"),
             hint=f"join it: `isochrone join {address.host} --token …`; or forward {_SOCKET} of its data folder with "
             f"`ssh -L ./{_SOCKET}:FOLDER/{_SOCKET} {address.host}` and use unix:{_SOCKET}",
         )
-    return Collector(address, selected, path if selected else None)
+    return found
 
 
 def _read(path: Path) -> Identity:

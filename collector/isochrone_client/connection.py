@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from email.message import Message
 from http import HTTPStatus
 from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, LineTooLong
@@ -78,7 +79,7 @@ class Connections:
     """
 
     def __init__(self, collector: Collector, *, timeout_us: int, connect_timeout_us: int) -> None:
-        self._address, identity = collector.address, collector.identity
+        self._address, self._name, identity = collector.address, collector.named, collector.identity
         self._trust = identity.trust if identity else PLAIN
         self._is_anonymous = identity is None
         self._timeout_s, self._connect_timeout_s = timeout_us / SECOND_US, connect_timeout_us / SECOND_US
@@ -113,11 +114,11 @@ class Connections:
             if limit.is_over:
                 raise TimeoutError
         if is_longer:
-            raise errors.CollectorError(f"the answer of the collector at {self._address} is too long", hint=_ASK_LESS)
+            raise errors.CollectorError(f"the answer of the collector at {self._name} is too long", hint=_ASK_LESS)
         try:
             return json.loads(body), response.headers
         except (ValueError, RecursionError) as error:
-            raise self._foreign("its answer is not JSON") from error
+            raise self._no_answer("its answer is not JSON") from error
 
     def stream(self, url: str, *, timeout_us: int = 0) -> Iterator[bytes]:
         """Yield the body at a path with a query as it arrives, for any time, if each piece comes within the timeout, or
@@ -147,12 +148,12 @@ class Connections:
                 else:
                     connection.close()
         except TimeoutError as error:
-            sentence = f"the collector at {self._address} did not answer in time"
+            sentence = f"the collector at {self._name} did not answer in time"
             raise errors.SlowError(sentence, hint=_ASK_LESS) from error
         except (OSError, HTTPException) as error:
             # A connection that was closed is a `BadStatusLine`, too.
             if isinstance(error, BadStatusLine | LineTooLong) and not isinstance(error, ConnectionError):
-                raise self._foreign("it does not speak HTTP") from error
+                raise self._no_answer("it does not speak HTTP") from error
             raise self._unreachable(error) from error
 
     def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
@@ -194,7 +195,7 @@ class Connections:
                 connection.sock = self._context.wrap_socket(connection.sock, server_hostname=name)
         except ssl.SSLCertVerificationError as error:
             connection.close()
-            sentence = f"the collector at {address} is not the one that was joined: its certificate differs"
+            sentence = f"the collector at {self._name} is not the one that was joined: its certificate differs"
             raise errors.AccessError(
                 sentence, hint="if its operator has replaced the certificate, join again"
             ) from error
@@ -207,29 +208,29 @@ class Connections:
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
         if isinstance(error, HTTPException | TimeoutError):
             reason = f"the connection {'timed out' if isinstance(error, TimeoutError) else 'was closed'}"
-        return errors.UnreachableError(f"no collector answers at {self._address}: {reason}", hint=_START_HINT)
+        return self._no_answer(reason)
 
-    def _foreign(self, reason: str) -> errors.UnreachableError:
-        is_grpc = self._address.port == DEFAULT_PORT
-        hint = f"port {DEFAULT_PORT} is for agents; commands use {DEFAULT_HTTP_PORT}" if is_grpc else _START_HINT
-        return errors.UnreachableError(f"no collector answers at {self._address}: {reason}", hint=hint)
+    def _no_answer(self, reason: str) -> errors.UnreachableError:
+        hint = _START_HINT
+        if self._address.port == DEFAULT_PORT:
+            other = replace(self._address, port=DEFAULT_HTTP_PORT)
+            hint = f"port {DEFAULT_PORT} is that of agents (gRPC); try --collector {other}"
+        return errors.UnreachableError(f"no collector answers at {self._name}: {reason}", hint=hint)
 
     def _problem(self, status: int, body: bytes) -> errors.ClientError:
         try:
             problem = json.loads(body)
             name, detail = str(problem["type"]).removeprefix("urn:isochrone:problem:"), str(problem["detail"])
         except (ValueError, LookupError, TypeError):
-            return self._foreign(f"HTTP status {status}")
+            return self._no_answer(f"HTTP status {status}")
         kind, hint = _ERROR_OF.get(name, (errors.CollectorError, "see the collector's log"))
         if kind is errors.AccessError and self._is_anonymous:
-            return errors.AccessError(
-                f"the collector at {self._address} requires TLS and a credential", hint=REFUSED_HINT
-            )
+            return errors.AccessError(f"the collector at {self._name} requires TLS and a credential", hint=REFUSED_HINT)
         if kind is errors.UnknownNameError:
             hint = next((better for start, better in _HINT_OF_UNKNOWN.items() if detail.startswith(start)), hint)
             kind = errors.NoTableError if detail.startswith(_NO_TABLE) else kind
         is_sentence = issubclass(kind, errors.RefusedError | errors.AccessError)
-        return kind(detail if is_sentence else f"the collector at {self._address} failed: {detail}", hint=hint)
+        return kind(detail if is_sentence else f"the collector at {self._name} failed: {detail}", hint=hint)
 
 
 def _end(connection: HTTPConnection) -> None:

@@ -27,6 +27,7 @@ from fixtures.fake_collector import (
     stored,
 )
 from isochrone_client import connection
+from isochrone_client.address import Collector
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import (
     AccessError,
@@ -40,6 +41,7 @@ from isochrone_client.errors import (
     UsageError,
 )
 from isochrone_client.streams import SampleStream, export_samples
+from isochrone_common.address import parse_address
 from isochrone_wire.answers import DifferentialList, Metric, Selection
 from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSample
 from isochrone_wire.insights import LatencyBudgetList, Leaderboard, RegionCostList, SimulationList, TierList
@@ -162,24 +164,26 @@ def test_a_refusal_has_the_collectors_sentence(observatory: FakeCollector) -> No
 
 
 def test_a_closed_port_is_unreachable() -> None:
-    """A port without a listener is unreachable, and the error names it."""
+    """A port without a listener is unreachable, and the error names it and from where the address comes."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
-        with ReadClient(address) as client, pytest.raises(UnreachableError, match=address) as caught:
+        there = Collector(parse_address(address), source="context prod")
+        named = rf"{address} \(from context prod\): Connection refused"
+        with ReadClient(there) as client, pytest.raises(UnreachableError, match=named) as caught:
             client.list_targets()
     assert "isochrone-collector serve" in caught.value.hint
 
 
 @pytest.mark.parametrize("port", [None, 4600])
 def test_another_server_is_no_collector(monkeypatch: pytest.MonkeyPatch, port: int | None) -> None:
-    """A server that does not speak HTTP is unreachable; at the port of agents the hint names the other one."""
+    """A server that does not speak HTTP is unreachable; at the port of agents the hint has the other one."""
     with answering(b"\x00\x00\x18\x04\x00") as address:
         if port is not None:
             monkeypatch.setattr(connection, "DEFAULT_PORT", int(address.rpartition(":")[2]))
         with ReadClient(address) as client, pytest.raises(UnreachableError) as caught:
             client.list_targets()
-    assert ("port" in caught.value.hint) is (port is not None)
+    assert ("try --collector 127.0.0.1:4680" in caught.value.hint) is (port is not None)
 
 
 def test_another_web_server_is_no_collector() -> None:

@@ -85,6 +85,25 @@ def test_what_joining_left_is_found(tmp_path: Path) -> None:
         resolve_collector("other.example", environment=here)
 
 
+def test_the_source_of_an_address_is_named(tmp_path: Path) -> None:
+    """Messages state from where an address comes that was not typed: a context, an identity file or the environment."""
+    identity = tmp_path / "isochrone" / "identity.json"
+    identity_file.write(identity, IDENTITY)
+    here = {"XDG_CONFIG_HOME": str(tmp_path), "ISOCHRONE_COLLECTOR": "127.0.0.1:5"}
+    assert resolve_collector(None, environment=here).named == f"collector.example:4690 (from {identity})"
+    assert resolve_collector("127.0.0.1:5", environment=here).named == "127.0.0.1:5 (from ISOCHRONE_COLLECTOR)"
+    assert resolve_collector("127.0.0.1:6", environment=here).named == "127.0.0.1:6"
+    assert resolve_collector(None, environment=NOWHERE).named == "127.0.0.1:4680"
+    contexts = (
+        'current = "prod"\n[contexts.prod]\ncollector = "127.0.0.1:7"\n[contexts.far]\ncollector = "other.example"\n'
+    )
+    (tmp_path / "isochrone" / "config.toml").write_text(contexts)
+    for name in (None, "prod"):
+        assert resolve_collector(name, environment=here).named == "127.0.0.1:7 (from context prod)"
+    with pytest.raises(AddressError, match=r"other\.example:4680 \(from context far\) is not on this machine"):
+        resolve_collector("far", environment=here)
+
+
 def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
     """With --identity any address is used with that identity, for example the end of a tunnel."""
     file = tmp_path / "ida.json"

@@ -107,8 +107,8 @@ def test_options_precede_variables_precede_contexts(tmp_path: Path) -> None:
     written(
         tmp_path, "current = 'a'\n[contexts.a]\ncollector = '127.0.0.1:1'\n[contexts.b]\ncollector = '127.0.0.1:2'\n"
     )
-    assert "127.0.0.1:1:" in run(tmp_path, "targets").stderr
-    assert "127.0.0.1:2:" in run(tmp_path, "targets", ISOCHRONE_COLLECTOR="b").stderr
+    assert "127.0.0.1:1 (from context a):" in run(tmp_path, "targets").stderr
+    assert "127.0.0.1:2 (from context b):" in run(tmp_path, "targets", ISOCHRONE_COLLECTOR="b").stderr
     assert "127.0.0.1:3:" in run(tmp_path, "targets", "--collector", "127.0.0.1:3", ISOCHRONE_COLLECTOR="b").stderr
     environment = {"XDG_CONFIG_HOME": str(tmp_path)}
     assert str(resolve_collector(None, environment=environment)) == "127.0.0.1:1"
