@@ -20,7 +20,7 @@ answer in one of its formats, not of those that write a file in another: `report
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 from isochrone_client.errors import ConfigurationError
 from isochrone_client.render import OUTPUTS
 from isochrone_common.files import expand_home, replace_file
-from isochrone_wire.text import did_you_mean
+from isochrone_wire.text import unknown
 
 FILE_NAME = "config.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -73,11 +73,8 @@ class Configuration:
     def named(self, name: str) -> Context:
         """The context of that name. Raises `ConfigurationError`."""
         if name not in self.contexts:
-            known = ", ".join(sorted(self.contexts)) or "none"
-            raise ConfigurationError(
-                f"unknown context {name!r}; known: {known}{did_you_mean(name, self.contexts)}",
-                hint="add one with `isochrone context add NAME HOST:PORT`",
-            )
+            hint = "add one with `isochrone context add NAME HOST:PORT`"
+            raise ConfigurationError(unknown("context", name, self.contexts), hint=hint)
         return self.contexts[name]
 
     def including(self, context: Context, *, current: bool) -> "Configuration":
@@ -192,19 +189,16 @@ def _defaults(where: str, part: Mapping[str, Any], more: tuple[str, ...]) -> Def
     _check_keys(where, part, ("output", "timeout", "baseline", *more))
     output, timeout = _text(f"{where}.output", part.get("output")), part.get("timeout")
     if output is not None and output not in OUTPUTS:
-        raise ConfigurationError(
-            f"{where}.output: unknown format {output!r}; known: {', '.join(OUTPUTS)}{did_you_mean(output, OUTPUTS)}"
-        )
+        raise ConfigurationError(f"{where}.output: {unknown('format', output, OUTPUTS)}")
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and _SECONDS[0] <= timeout <= _SECONDS[1]):
         raise ConfigurationError(f"{where}.timeout: {timeout!r} is not a number of seconds from 0.1 to 3600")
     return Defaults(output=output, timeout=timeout, baseline=_text(f"{where}.baseline", part.get("baseline")))
 
 
-def _check_keys(where: str, part: Mapping[str, Any], known: Iterable[str]) -> None:
+def _check_keys(where: str, part: Mapping[str, Any], known: Collection[str]) -> None:
     for key in part.keys() - set(known):
-        full = f"{where}.{key}" if where else key
-        raise ConfigurationError(f"unknown key {full!r}; known: {', '.join(known)}{did_you_mean(key, known)}")
+        raise ConfigurationError(f"{where}: {unknown('key', key, known)}" if where else unknown("key", key, known))
 
 
 def _table(where: str, value: object) -> dict[str, Any]:

@@ -62,9 +62,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """Return an error message for an unknown name, with the known names and the most similar one."""
+    """Return an error message for an unknown name, with the most similar one and the known names."""
     listing = first_of(sorted(known), _SHOWN) or "none yet"
-    return f"unknown {kind} {shortened(name, _MAX_SHOWN_NAME_CHARS)!r}; known: {listing}{did_you_mean(name, known)}"
+    named = f"unknown {kind} {shortened(name, _MAX_SHOWN_NAME_CHARS)!r}"
+    return f"{named}{did_you_mean(name, known) or ';'} known: {listing}"
 
 
 def shortened(text: str, max_chars: int = MAX_SHOWN_CHARS) -> str:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar, cast
 import click
 
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.text import did_you_mean, printable, printable_json, same_name
+from isochrone_wire.text import did_you_mean, printable, printable_json, same_name, unknown
 
 _HELP_WIDTH = 78
 _PIPED_WIDTH = 100
@@ -188,8 +188,7 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # older versions of click
         """The name among the choices."""
         found = same_name(str(value), self.choices)
         if found is None:
-            known = ", ".join(self.choices)
-            self.fail(f"{value!r} is not one of {known}{did_you_mean(str(value), self.choices)}", param, ctx)
+            self.fail(unknown("value", str(value), self.choices), param, ctx)
         return found
 
 

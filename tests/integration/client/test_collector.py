@@ -263,7 +263,7 @@ def test_an_export_of_samples_never_spoils_a_file(recorded: Collector, tmp_path:
     ("options", "says"),
     [
         (["--output", "parquet", "--file", "-"], "does not go to standard output"),
-        (["--output", "xls", "--file", "x"], "is not one of"),
+        (["--output", "xls", "--file", "x"], "unknown value 'xls'; "),
         ([], "missing option '--file'"),
     ],
 )

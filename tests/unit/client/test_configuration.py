@@ -49,8 +49,8 @@ def test_what_is_written_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("curent = 'x'", "unknown key 'curent'; known: current, defaults, contexts; did you mean 'current'?"),
-        ("[defaults]\nouput = 'csv'", "unknown key 'defaults.ouput'"),
+        ("curent = 'x'", "unknown key 'curent'; did you mean 'current'? known: contexts, current, defaults"),
+        ("[defaults]\nouput = 'csv'", "defaults: unknown key 'ouput'"),
         ("[contexts.a]\ncolector = 'h'", "did you mean 'collector'?"),
         ("[contexts.a]\nidentity = 'f'", "contexts.a has no `collector`"),
         ("[defaults]\noutput = 'jsn'", "unknown format 'jsn'"),

@@ -244,7 +244,7 @@ def test_nothing_can_steer_the_terminal(text: str) -> None:
 def test_an_unknown_name_is_told_with_what_is_known() -> None:
     """The sentence quotes the name, lists the first known ones and guesses what was meant."""
     known = ["us-east-2", "eu-west-1"]
-    guess = "unknown region 'us-eat-2'; known: eu-west-1, us-east-2; did you mean 'us-east-2'?"
+    guess = "unknown region 'us-eat-2'; did you mean 'us-east-2'? known: eu-west-1, us-east-2"
     assert unknown("region", "us-eat-2", known) == guess
     assert unknown("region", "x", []) == "unknown region 'x'; known: none yet"
     sentence = unknown("target", "zzz", [f"provider/model-{n:04}" for n in range(1_000)])

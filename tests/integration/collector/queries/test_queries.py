@@ -219,11 +219,11 @@ def test_an_altered_target_keeps_its_past(start_collector: StartCollector) -> No
 @pytest.mark.parametrize(
     ("question", "code", "said"),
     [
-        ({"baseline": "us-eat-2"}, "NOT_FOUND", "unknown region 'us-eat-2'; known: ap-southeast-1, us-east-2; did you"),
+        ({"baseline": "us-eat-2"}, "NOT_FOUND", "unknown region 'us-eat-2'; did you mean 'us-east-2'? known: ap-s"),
         ({"against": ["mars"]}, "NOT_FOUND", "unknown region 'mars'"),
         ({"against": ["us-east-2"]}, "INVALID_ARGUMENT", "is the baseline"),
         ({"metric": "tfft"}, "INVALID_ARGUMENT", "did you mean 'ttft'?"),
-        ({"targets": ("sim/z",)}, "NOT_FOUND", "unknown target 'sim/z'; known: sim/a, sim/b"),
+        ({"targets": ("sim/z",)}, "NOT_FOUND", "unknown target 'sim/z'; did you mean 'sim/b'? known: sim/a"),
         ({"targets": ("nix*",)}, "NOT_FOUND", "unknown target 'nix*'"),
         ({"regions": ("us-west",)}, "NOT_FOUND", "unknown region 'us-west'"),
         ({"window": Window(from_at=5, until_at=5)}, "INVALID_ARGUMENT", "window is empty"),
