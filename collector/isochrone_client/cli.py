@@ -3,44 +3,56 @@ import click
 from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 from isochrone_wire import __version__
 
-# The name of a command, as of its function; its module in `commands`; and its line in the list of commands.
-_LISTED = (
-    ("diff", "diff", "Compare regions with a baseline, target by target."),
-    ("leaderboard", "leaderboard", "Rank targets by latency, speed, price or success, per region."),
-    ("regions", "leaderboard", "Show the nearest region of each provider, and how much slower the others are."),
-    ("vantages", "fleet", "Show which vantages are online, their clocks, spools and plans."),
-    ("slo", "slo", "Show which targets are fast enough for which use, per region."),
-    ("watch", "watch", "Show all targets from all regions on one screen, live."),
-    ("tiers", "leaderboard", "Rank targets by median TTFT within their price tier."),
-    ("targets", "fleet", "List the targets that are being measured."),
-    ("simulate", "slo", "Replay the recorded rounds under other routing policies."),
-    ("routes", "routes", "Show where to send requests now, per region; watch and export it."),
-    ("explain", "routes", "Show the decision behind a route's table."),
-    ("samples", "samples", "Show single probes, failed ones too, newest last; export all of them."),
-    ("coverage", "fleet", "Show how many planned rounds left a sample, and with which outcomes."),
-    ("series", "samples", "Show values and outcomes over time, per target and region."),
-    ("rate-limits", "fleet", "Show what remains of the rate limits that providers state in response headers."),
-    ("drift", "alerts", "Show lasting changes, and since when."),
-    ("incidents", "alerts", "Show the targets that fail or are throttled, and since when."),
-    ("alerts", "alerts", "Show the alerts and their delivery to receivers."),
-    (
-        "report",
-        "report",
-        "Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.",
+# By topic: the name of a command, as of its function; its module in `commands`; and its line in the list of commands.
+_LISTED = {
+    "Now": (
+        ("watch", "watch", "Show all targets from all regions on one screen, live."),
+        ("incidents", "alerts", "Show the targets that fail or are throttled, and since when."),
+        ("vantages", "fleet", "Show which vantages are online, their clocks, spools and plans."),
+        ("targets", "fleet", "List the targets that are being measured."),
+        ("rate-limits", "fleet", "Show what remains of the rate limits that providers state in response headers."),
     ),
-    ("join", "context", "Trade a join token for access to a collector."),
-    ("context", "context", "Name collectors, and choose the one to ask by default."),
-    (
-        "gateway",
-        "gateway",
-        "Route the requests of any client, beside your service: an OpenAI- and Anthropic-compatible API.",
+    "Compare": (
+        ("diff", "diff", "Compare regions with a baseline, target by target."),
+        ("leaderboard", "leaderboard", "Rank targets by latency, speed, price or success, per region."),
+        ("regions", "leaderboard", "Show the nearest region of each provider, and how much slower the others are."),
+        ("slo", "slo", "Show which targets are fast enough for which use, per region."),
+        ("tiers", "leaderboard", "Rank targets by median TTFT within their price tier."),
     ),
-    ("mcp", "mcp", "Answer an assistant's questions over the Model Context Protocol."),
-    ("demo", "demo", "Run the whole system on this machine in a simulated world, and show its findings."),
-)
+    "History": (
+        ("series", "samples", "Show values and outcomes over time, per target and region."),
+        ("samples", "samples", "Show single probes, failed ones too, newest last; export all of them."),
+        ("coverage", "fleet", "Show how many planned rounds left a sample, and with which outcomes."),
+        ("drift", "alerts", "Show lasting changes, and since when."),
+        ("alerts", "alerts", "Show the alerts and their delivery to receivers."),
+        (
+            "report",
+            "report",
+            "Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.",
+        ),
+    ),
+    "Routes": (
+        ("routes", "routes", "Show where to send requests now, per region; watch and export it."),
+        ("explain", "routes", "Show the decision behind a route's table."),
+        ("simulate", "slo", "Replay the recorded rounds under other routing policies."),
+        (
+            "gateway",
+            "gateway",
+            "Route the requests of any client, beside your service: an OpenAI- and Anthropic-compatible API.",
+        ),
+    ),
+    "Manage": (
+        ("join", "context", "Trade a join token for access to a collector."),
+        ("context", "context", "Name collectors, and choose the one to ask by default."),
+        ("mcp", "mcp", "Answer an assistant's questions over the Model Context Protocol."),
+        ("demo", "demo", "Run the whole system on this machine in a simulated world, and show its findings."),
+    ),
+}
 COMMANDS = {
-    name: Entry(f"isochrone_client.commands.{module}:{name.replace('-', '_')}", line) for name, module, line in _LISTED
-} | {"completion": Entry("isochrone_client.completion:completion", "Print the completion script of a shell.")}
+    name: Entry(f"isochrone_client.commands.{module}:{name.replace('-', '_')}", line, topic)
+    for topic, listed in _LISTED.items()
+    for name, module, line in listed
+} | {"completion": Entry("isochrone_client.completion:completion", "Print the completion script of a shell.", "Manage")}
 _EPILOG = exit_codes(
     usage="usage: an unknown option, target or region, or a time range that cannot be read",
     _3="unreachable: no collector answers",

@@ -29,7 +29,7 @@ def examples(help_text: str) -> list[str]:
 
 def subcommands(help_text: str) -> list[str]:
     """Return the names of the commands in a `--help` that ask a collector."""
-    names: list[str] = re.findall(r"^  ([a-z-]+)(?: {2,}|$)", help_text.partition("Commands:\n")[2], re.MULTILINE)
+    names: list[str] = re.findall(r"^  ([a-z][a-z-]*)(?: {2,}|$)", help_text, re.MULTILINE)
     return [name for name in names if name not in _SETTING_UP]
 
 

@@ -72,11 +72,19 @@ def test_no_command_is_cut_short_in_the_list_of_commands(program: str) -> None:
     """On 80 columns each command is listed with a whole sentence: click would cut a longer one and put dots."""
     for words, group in groups(program):
         shown = CliRunner().invoke(PROGRAMS[program], [*words, "--help"], env={"COLUMNS": "80"}).output
-        listed = shown.partition("Commands:\n")[2].partition("\n\n")[0]
+        listed = shown.partition("--help ")[2]
         assert "..." not in listed, listed
         said = [line.split() for line in listed.splitlines()]
         for name in group.list_commands(click.Context(group)):
             assert any(line[:1] == [name] and len(line) > 1 for line in said), (name, listed)
+
+
+def test_commands_are_listed_by_topic() -> None:
+    """The commands of a reader stand under what they are about, each of them once."""
+    shown = CliRunner().invoke(client, ["--help"], env={"COLUMNS": "80"}).output
+    assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == ["Options", "Now", "Compare", "History", "Routes", "Manage"]
+    names = re.findall(r"^  ([a-z][a-z-]*) +[A-Z]", shown, re.MULTILINE)
+    assert sorted(names) == sorted(client.entries)
 
 
 @pytest.mark.parametrize("name", ["diff", "leaderboard", "slo", "regions", "routes", "tiers", "simulate"])

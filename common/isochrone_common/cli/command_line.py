@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from itertools import groupby
 from typing import Any, NamedTuple, TextIO, TypeVar, cast
 
 import click
@@ -39,10 +40,11 @@ _INTERRUPTED = 130
 
 
 class Entry(NamedTuple):
-    """A command's place, `module:attribute`, and its line in the list of commands."""
+    """A command's place, `module:attribute`, and its line in the list of the commands of a topic."""
 
     place: str
     help: str
+    topic: str = "Commands"
 
     def load(self) -> click.Command:
         """Import the command."""
@@ -78,12 +80,12 @@ class CommandGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with the help of the table, without importing them."""
-        listed = [(name, entry.help) for name, entry in self.entries.items()]
-        if not listed:
+        if not self.entries:
             super().format_commands(ctx, formatter)
-            return
-        with formatter.section("Commands"):
-            formatter.write_dl(listed)
+        width = max(map(len, self.entries), default=0)
+        for topic, listed in groupby(self.entries.items(), key=lambda pair: pair[1].topic):
+            with formatter.section(topic):
+                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in listed])
 
     def main(
         self,

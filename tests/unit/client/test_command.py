@@ -266,4 +266,4 @@ def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"_ISOCHRONE_COMPLETE": "bash_complete", "COMP_WORDS": "isochrone r", "COMP_CWORD": "1"}.items():
         monkeypatch.setenv(name, value)
     result = CliRunner().invoke(cli, [], prog_name="isochrone", complete_var="_ISOCHRONE_COMPLETE")
-    assert result.stdout == "plain,regions\nplain,routes\nplain,rate-limits\nplain,report\n"
+    assert result.stdout == "plain,rate-limits\nplain,regions\nplain,report\nplain,routes\n"

@@ -40,8 +40,8 @@ def test_the_pages_have_commands() -> None:
 
 
 def test_help_names_commands_and_examples() -> None:
-    """The names below "Commands:" and the indented lines that begin with `isochrone` are found."""
-    text = "Usage: isochrone\n\nCommands:\n  diff  Compare.\n  join  Join.\n\nExample:\n  isochrone diff --window 1h\n"
+    """The indented names with a line of help and the indented lines that begin with `isochrone` are found."""
+    text = "Options:\n  -x\n\nNow:\n  diff  Rank.\n\nManage:\n  join  Join.\n\nExample:\n  isochrone diff --window 1h\n"
     assert subcommands(text) == ["diff"]
     assert examples(text) == ["isochrone diff --window 1h"]
 
