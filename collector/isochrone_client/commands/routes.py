@@ -5,6 +5,7 @@ import click
 from isochrone_client import completion, terminal
 from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
+from isochrone_client.errors import UnknownNameError
 from isochrone_client.pages import routes as pages
 from isochrone_client.streams import TableStream
 from isochrone_client.terminal import Output
@@ -136,12 +137,18 @@ def history(*, client: ReadClient, output: Output, regions: tuple[str, ...], rou
 @options.reading
 @options.client
 def explain(*, client: ReadClient, output: Output, region: str, route: str, generation: int | None) -> None:
-    """Show the decision behind the table of ROUTE in REGION.
+    """Show the decision behind the table of ROUTE in REGION, named in any order.
 
     The collector repeats the decision from the inputs that are stored with the table, lists each step, and compares the
     result byte for byte; the exit code is 1 if it differs. json also has the inputs and the previous state.
     """
-    answer = client.explain_route(region, route, generation=generation or 0)
+    try:
+        answer = client.explain_route(region, route, generation=generation or 0)
+    except UnknownNameError as error:
+        try:
+            answer = client.explain_route(route, region, generation=generation or 0)
+        except UnknownNameError:
+            raise error from None
     if output.format == "json":
         terminal.write(pages.document(answer), output)
     else:

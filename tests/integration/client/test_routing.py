@@ -111,9 +111,10 @@ def test_history_prints_the_events(routing: FakeCollector) -> None:
     assert "no table changed between" in none.stderr
 
 
-def test_explain_prints_the_steps(routing: FakeCollector) -> None:
-    """Each step is a sentence, and the result of the repeated decision is printed."""
-    result = run(routing, "explain", "us-east", "chat")
+@pytest.mark.parametrize("words", [("us-east", "chat"), ("chat", "us-east")])
+def test_explain_prints_the_steps(routing: FakeCollector, words: tuple[str, str]) -> None:
+    """Each step is a sentence, and the result of the repeated decision is printed; region and route in any order."""
+    result = run(routing, "explain", *words)
     assert result.exit_code == 0, result.output
     assert "zhipu/glm-5 is left out: 2 of 6 samples needed" in result.stdout
     assert "byte for byte" in result.stdout
@@ -132,6 +133,8 @@ def test_explain_gives_programs_the_inputs(routing: FakeCollector) -> None:
     assert result.exit_code == 1
     assert "does NOT give this table" in result.stdout
     assert "does not give generation 48" in result.stderr
+    result = run(routing, "explain", "mars", "chat")
+    assert (result.exit_code, "unknown client region 'mars'" in result.stderr) == (2, True)
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "7")
     assert result.exit_code == 2
     assert "generation 7 is not known" in result.stderr
