@@ -139,7 +139,7 @@ def _cell(cell: Cell, matrix: Matrix, report: Report) -> str:
         colour = f"{'worse' if row.decision is Decision.SLOWER else 'better'}{strength}"
     elif row.decision is Decision.EQUIVALENT:
         colour = "same"
-    value = number(displayed(cell.value, matrix.metric.unit), decimals=matrix.decimals)
+    value = number(displayed(cell.value, matrix.metric.unit), decimals=matrix.decimals) + "?" * cell.is_early
     note = note_of(cell, matrix, now_at=report.generated_at)
     small = f" <small>{escape(note)}</small>" if note else ""
     return f'<td class="cell {colour}"><div>{value}{small}</div></td>'

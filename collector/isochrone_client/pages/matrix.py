@@ -319,9 +319,12 @@ class _CellText:
         return f"{self._signed(row.shift):>{self._shift_width}}{error}{' ' + word if self._form.word else ''}"
 
     def _warming_up(self, cell: Cell) -> str:
-        rounds = f"{min(cell.rounds, ROUNDS_NEEDED)}/{ROUNDS_NEEDED}"
-        is_changing = cell.difference is not None and cell.difference.since_at is not None
-        words = f"{'changing' if is_changing else 'warming up'} {rounds}"
+        rounds, row, words = f"{min(cell.rounds, ROUNDS_NEEDED)}/{ROUNDS_NEEDED}", cell.difference, "warming up"
+        if row is not None and row.since_at is not None:
+            words = "changing"
+        elif row is not None and row.shift is not None:
+            words = f"{self._signed(row.shift):>{self._shift_width}}?"
+        words = f"{words} {rounds}"
         return words if len(words) <= self._width else rounds
 
     def _bars(self, cell: Cell) -> str:
@@ -330,11 +333,16 @@ class _CellText:
 
 
 def note_of(cell: Cell, matrix: Matrix, *, now_at: int) -> str:
-    """The difference of a cell in a few words: `+191`, `same`, `undecided`; empty without one."""
+    """The difference of a cell in a few words: `+191`, `+12?` if undecided, `same`; empty without one. The live page
+    has the same rule in `matrix.js`.
+    """
     row = cell.difference
     if row is None:
         return ""
-    if row.decision not in _STYLES:
-        return "same" if row.decision is Decision.EQUIVALENT else row.decision.value
+    if row.decision is Decision.EQUIVALENT:
+        return "same"
+    if row.decision is Decision.MIXED or row.shift is None:
+        return row.decision.value
+    mark = EARLY_MARK if row.decision is Decision.UNDECIDED else ""
     since = "" if row.since_at is None else f" since {moment(row.since_at, now_at=now_at)}"
-    return f"{number(displayed(row.shift, matrix.metric.unit), signed=True, decimals=matrix.decimals)}{since}"
+    return f"{number(displayed(row.shift, matrix.metric.unit), signed=True, decimals=matrix.decimals)}{mark}{since}"

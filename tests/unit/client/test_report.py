@@ -185,7 +185,7 @@ def test_the_page_is_one_file() -> None:
 
 
 def test_no_text_becomes_an_element() -> None:
-    """Names and reasons stay texts; each target has its medians and the difference in the decision's colour."""
+    """Names and reasons stay texts; each target has its medians, marked if they are early, and the difference."""
     plain, hostile = render_html(made()), render_html(made(name=HOSTILE))
     assert hostile.count("<script") == plain.count("<script")
     assert hostile.count("</script") == plain.count("</script")
@@ -194,5 +194,8 @@ def test_no_text_becomes_an_element() -> None:
     assert json.loads(data)["answers"]["/v1/targets"] == {"rows": [{"name": HOSTILE}]}
     text = render_html(made()).partition('<main id="view"')[2].partition("</main>")[0]
     assert '<span class="provider">openai/</span><wbr><b>gpt-5-mini</b>' in text
-    assert re.search(r'<td class="cell \w*"><div>\d+', text)
+    assert re.search(r'<td class="cell \w*"><div>\d+[ <]', text)
+    young = made()
+    early = {place: replace(cell, is_early=True) for place, cell in young.matrix.cells.items()}
+    assert re.search(r"<div>\d+\?", render_html(replace(young, matrix=replace(young.matrix, cells=early))))
     assert "<noscript>" not in text

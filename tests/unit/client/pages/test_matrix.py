@@ -64,6 +64,8 @@ def test_a_cell_warms_up_with_the_rounds_of_both_regions() -> None:
     assert found(standings=(standing(REGION, 170),)).cell(TARGETS[0], REGION).rounds == 0, "the baseline has no round"
     warming = found(difference(None, n=4)).cell(TARGETS[0], REGION)
     assert (warming.rounds, warming.firm) == (4, None)
+    early = replace(difference(-30, n=4), shift_low=None, decision=Decision.UNDECIDED)
+    assert " -30? 4/6 " in f"{lines(found(early), 80)[2]} "
     changing = found(difference(None, n=5, since_at=NOW_AT, region_median=500_000))
     assert " 500? changing 5/6 " in lines(changing, 80)[2]
 
@@ -155,11 +157,13 @@ def test_bars_end_at_the_right() -> None:
 
 
 def test_a_note_is_the_difference_in_a_few_words() -> None:
-    """A decided difference is a number, with the instant of a step; another one is a word."""
+    """A difference is a number, with the instant of a step, and a question mark until it is decided."""
     cases = {
         "+35": difference(35),
         "-35 since 07:59:00": difference(-35, since_at=NOW_AT - 60_000_000, decision=Decision.FASTER),
         "same": difference(1, decision=Decision.EQUIVALENT),
+        "mixed": difference(35, decision=Decision.MIXED),
+        "+35?": difference(35, decision=Decision.UNDECIDED),
         "undecided": difference(None),
     }
     for text, of in cases.items():
