@@ -76,6 +76,8 @@ class FrameLimits:
         """Whether a request has arrived in full."""
         # The identifiers of streams.
         self._arriving: set[bytes] = set()
+        # Of the frames of answers: what began, and how much of one is yet to come.
+        self._answer, self._unanswered = b"", 0
         self._held = b""
         # Of the preface, or of a message, that are yet to come.
         self._unread = _PREFACE_BYTES
@@ -110,6 +112,17 @@ class FrameLimits:
             at = min(end, at + _HEAD_BYTES + length)
         self._held = content[at:]
         return [part for begin, cut in pairwise([*cuts, at]) if (part := content[begin:cut])]
+
+    def note_answer(self, content: bytes) -> None:
+        """Note which requests are answered, by what the server sends; a client stops sending those without a word."""
+        content = self._answer + content
+        at = self._unanswered
+        while len(content) - at >= _HEAD_BYTES:
+            length, kind, flags = int.from_bytes(content[at : at + 3], "big"), content[at + 3], content[at + 4]
+            if kind == FrameType.RST_STREAM or (kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM):
+                self._arriving.discard(content[at + 5 : at + _HEAD_BYTES])
+            at += _HEAD_BYTES + length
+        self._answer, self._unanswered = content[at:], max(0, at - len(content))
 
     def _count_requests(self, kind: int, flags: int, stream: bytes) -> None:
         if kind == FrameType.HEADERS:

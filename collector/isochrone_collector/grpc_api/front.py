@@ -171,6 +171,20 @@ class _Side(asyncio.Protocol):
             self.other.transport.close()
 
 
+class _Server(_Side):
+    """The server's side."""
+
+    def __init__(self, limits: FrameLimits) -> None:
+        super().__init__()
+        self._limits = limits
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on an answer, and count it while requests are."""
+        if not self._limits.is_admitted:
+            self._limits.note_answer(data)
+        super().data_received(data)
+
+
 class _Tunnel(_Side):
     """The client's side."""
 
@@ -191,7 +205,7 @@ class _Tunnel(_Side):
         self._timer = asyncio.get_running_loop().call_later(_REQUEST_WITHIN_S, self._require_request)
 
     async def _connect(self) -> None:
-        server = _Side()
+        server = _Server(self._limits)
         server.other = self
         try:
             self._peer, connected = self._front.connect(self, self._host)

@@ -174,6 +174,26 @@ def test_requests_that_do_not_arrive_are_limited(ends: str) -> None:
     passed(calls(ends, 3 * MAX_ARRIVING), admitted)
 
 
+@pytest.mark.parametrize("size", [1, 5, 9, 100, 100_000])
+def test_answered_requests_do_not_count(size: int) -> None:
+    """Whatever the answer is, and wherever reads of it end: the client sends nothing more of such a request."""
+    limits = FrameLimits()
+    limits.passed(PREFACE, NOW_AT)
+    for _ in range(5):
+        passed(calls("never", MAX_ARRIVING), limits)
+        streams = range(1, 2 * MAX_ARRIVING, 2)
+        answers: list[Frame] = [SettingsFrame(0), PingFrame(0, b"12345678")]
+        for number, stream in enumerate(streams):
+            if number % 2:
+                answers.append(RstStreamFrame(stream, error_code=7))
+            else:
+                trailers = HeadersFrame(stream, STATIC, flags=["END_HEADERS", "END_STREAM"])
+                answers += [DataFrame(stream, b"x" * 300), trailers]
+        content = b"".join(frame.serialize() for frame in answers)
+        for at in range(0, len(content), size):
+            limits.note_answer(content[at : at + size])
+
+
 @pytest.mark.parametrize("flags", [[], ["PADDED"], ["PRIORITY"], ["PADDED", "PRIORITY"]])
 def test_padding_and_priority_are_not_header_fields(flags: list[str]) -> None:
     """They are skipped, in every combination; what is between them is measured."""
