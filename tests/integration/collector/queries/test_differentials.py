@@ -38,6 +38,7 @@ class World:
         await self.local.turn_to(DAY_AT)
         change = await self.local.plans.apply(plan, dry_run=False, applied_by="a test")
         assert change.problems == ()
+        await self.local.turn_to(DAY_AT + HOUR_US)
 
     def id_of(self, model: str) -> int:
         plan = self.local.plans.current

@@ -89,7 +89,9 @@ async def test_history_widens_intervals_of_series_that_drift(local: InProcessCol
     assert widths[0] > 2.5 * widths[1]
     assert told_cost.added == cost_alone.added == pytest.approx(abs(present(told.shift)))
     of_costs = [present(one.added_high) - present(one.added_low) for one in (told_cost, cost_alone)]
-    assert of_costs == pytest.approx(widths)
+    assert of_costs[0] == pytest.approx(widths[0])
+    # Without a week, a pair alone is decided by the drift that is plausible; costs are those of a provider's targets.
+    assert of_costs[1] < widths[1]
     assert told.n_eff is not None
     assert alone.n_eff is not None
     assert told.n_eff < alone.n_eff
