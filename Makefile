@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-consumers docs check proto pins schema bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-client bench-alerts bench-attack chaos first-hour clean
+.PHONY: help demo test test-consumers docs check proto pins bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-client bench-alerts bench-attack chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -59,9 +59,6 @@ proto: $(DEV_STAMP) ## regenerate the code of every .proto
 
 pins: $(DEV_STAMP) ## write the hashes of packages and the digests of images in deploy/ as their registries state them; needs uv and docker
 	@$(BIN)/python tests/tools/pins.py
-
-schema: $(DEV_STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
-	@$(BIN)/python tests/tools/schema_picture.py --write
 
 bench-accuracy: $(DEV_STAMP) ## measurement error of the agent, compared with a typical script (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.accuracy $(ARGS)

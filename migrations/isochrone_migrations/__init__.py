@@ -1,6 +1,5 @@
 """Migrations of the collector's database, one revision after another.
 
-`schema.sql` is the schema of the newest revision; tests/migration checks that it is up to date. Some rules keep both a
-single PostgreSQL and Citus possible: the distribution column and the time are in every key; no sequences, triggers,
-PL/pgSQL, DEFAULT partitions or foreign keys between shards.
+Some rules keep both a single PostgreSQL and Citus possible: the distribution column and the time are in every key; no
+sequences, triggers, PL/pgSQL, DEFAULT partitions or foreign keys between shards.
 """

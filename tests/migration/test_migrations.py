@@ -1,4 +1,4 @@
-"""Migrations: up, down and up again, concurrent starts, and the committed schema."""
+"""Migrations: up, down and up again, and concurrent starts."""
 
 import subprocess
 import sys
@@ -10,33 +10,28 @@ from alembic.script import ScriptDirectory
 
 from fixtures import later_version
 from fixtures.postgres import rows
+from fixtures.schema_picture import picture
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres import migration_runner, schema
-from tools import schema_picture
-
-
-def test_the_picture_is_true(database_url: str) -> None:
-    """The committed schema.sql is the result of the migrations."""
-    assert schema_picture.picture(database_url) == schema_picture.PICTURE.read_text()
 
 
 def test_the_newest_revision_goes_down_and_up_again(database_url: str) -> None:
     """Downgrading and upgrading again gives the same schema."""
-    before = schema_picture.picture(database_url)
+    before = picture(database_url)
     schema.downgrade(database_url, revision=(["base", *schema.known_revisions()])[-2])
-    assert schema_picture.picture(database_url) != before
+    assert picture(database_url) != before
     schema.migrate(database_url)
-    assert schema_picture.picture(database_url) == before
+    assert picture(database_url) == before
 
 
 @pytest.mark.usefixtures("later_version")
 def test_a_later_revision_goes_up_and_down(database_url: str) -> None:
     """A collector of a later version upgrades the schema of today's, and downgrades it to the same again."""
-    newest, later = schema.revisions(database_url)
+    before, (newest, later) = picture(database_url), schema.revisions(database_url)
     assert (schema.migrate(database_url).after, later) == (later_version.REVISION, later_version.REVISION)
-    assert f"CREATE TABLE {later_version.TABLE}" in schema_picture.picture(database_url)
+    assert f"CREATE TABLE {later_version.TABLE}" in picture(database_url)
     schema.downgrade(database_url, revision=str(newest))
-    assert schema_picture.picture(database_url) == schema_picture.PICTURE.read_text()
+    assert picture(database_url) == before
 
 
 def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
@@ -70,13 +65,13 @@ def _alembic_head() -> str | None:
     return ScriptDirectory.from_config(config).get_current_head()
 
 
-def test_three_at_once_migrate_once(empty_database_url: str) -> None:
+def test_three_at_once_migrate_once(database_url: str, empty_database_url: str) -> None:
     """Collectors that start together wait for one of them; none fails, and the schema is complete."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", "--database-url", empty_database_url]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ended = [process.communicate(timeout=120) for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], ended
-    assert schema_picture.picture(empty_database_url) == schema_picture.PICTURE.read_text()
+    assert picture(empty_database_url) == picture(database_url)
 
 
 def test_a_migration_that_fails_changes_nothing(empty_database_url: str) -> None:
@@ -120,9 +115,9 @@ def test_a_migration_does_not_wait_for_a_lock(database_url: str, monkeypatch: py
     assert schema.migrate(database_url).after == later_version.REVISION
 
 
-def test_the_house_rules_of_the_schema() -> None:
+def test_the_house_rules_of_the_schema(database_url: str) -> None:
     """One PostgreSQL and Citus both run it: no sequences, triggers, foreign keys, default partitions or PL/pgSQL."""
-    text = schema_picture.PICTURE.read_text().upper()
+    text = picture(database_url).upper()
     for word in (
         "SEQUENCE",
         "SERIAL",
