@@ -80,9 +80,7 @@ def first_of(names: Sequence[str], most: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of equal length as lines with left-aligned columns, two spaces between them, without control
-    characters.
-    """
+    """Return rows of equal length as lines with left-aligned columns, two spaces apart, without control characters."""
     rows = [[*map(printable, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

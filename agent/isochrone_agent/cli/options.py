@@ -30,7 +30,6 @@ family = _option(
 ca_file = _option(
     "--ca-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="Trust these certificate authorities (PEM) in addition to the system's, for your own servers.",
 )
 data_dir = _option(
@@ -43,7 +42,6 @@ _settings = click.option(
     "settings_file",
     envvar="ISOCHRONE_SETTINGS",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="TOML file with these options as keys (data_dir for --data-dir); flags and variables override it.",
 )
 _RUNNING = (

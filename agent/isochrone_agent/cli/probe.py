@@ -223,13 +223,11 @@ def _parse_duration(_context: click.Context, _parameter: click.Parameter, text: 
 @click.option(
     "--client-certificate",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="Present this certificate (PEM) to servers that demand one.",
 )
 @click.option(
     "--client-key",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="Its private key (PEM), if it is not in the same file.",
 )
 @table_or_json

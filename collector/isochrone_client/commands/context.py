@@ -109,7 +109,6 @@ def use(*, name: str) -> None:
 @click.option(
     "--identity",
     type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
-    metavar="FILE",
     help="Identity file, as `isochrone join` wrote it.",
 )
 @click.option("--baseline", metavar="REGION", help="Default of --baseline.")
@@ -186,7 +185,6 @@ def show(*, name: str | None, output: str) -> None:
     "--identity",
     envvar="ISOCHRONE_IDENTITY",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="The identity file to write.  [default: identity.json in ~/.config/isochrone, NAME.identity.json for others]",
 )
 def join(*, request: JoinRequest, context: str, identity: Path | None) -> None:

@@ -64,7 +64,6 @@ _identity = click.option(
     envvar="ISOCHRONE_IDENTITY",
     show_envvar=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="Identity file, as `isochrone join` wrote it.  "
     "[default: the context's, else ~/.config/isochrone/identity.json if present]",
 )
@@ -160,9 +159,7 @@ watch = click.option(
 
 def file(**more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
     """`--file FILE` as the parameter `path`."""
-    return click.option(
-        "--file", "path", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), metavar="FILE", **more
-    )
+    return click.option("--file", "path", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), **more)
 
 
 def file_format(output: str | None, path: Path, format_of: Mapping[str, str], *, default: str) -> str:

@@ -130,7 +130,6 @@ def history(*, client: ReadClient, output: Output, regions: tuple[str, ...], rou
 @click.option(
     "--generation",
     type=click.IntRange(min=1),
-    default=None,
     metavar="GENERATION",
     help="The table to explain.  [default: the newest]",
 )

@@ -23,7 +23,7 @@ from isochrone_wire.model import SECOND_US
     metavar="USE",
     help="Only this use: edge, translation, voice, code, chat, web, inline, step, agent. Can be given several times.",
 )
-@click.option("--by", type=Choice(["hour"]), default=None, help="A row for each hour of the day (UTC).")
+@click.option("--by", type=Choice(["hour"]), help="A row for each hour of the day (UTC).")
 @click.option(
     "--answer",
     "answer_tokens",

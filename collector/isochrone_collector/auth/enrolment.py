@@ -216,10 +216,7 @@ class Enrolment:
         return AccessList(access=(*(_access(row, now_at) for row in rows), *(_access(row, now_at) for row in invited)))
 
     async def revoke(self, name: str) -> Revoked:
-        """End all credentials and open invitations of a name, at once here and within seconds elsewhere.
-
-        Raises `UnknownName`.
-        """
+        """End all access and invitations of a name, at once here, within seconds elsewhere. Raises `UnknownName`."""
         async with self.database.transaction() as connection:
             await access.lock(connection)
             names = {row.name for row in await access.credentials(connection)}

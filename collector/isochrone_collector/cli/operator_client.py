@@ -123,7 +123,6 @@ def operator_options(function: Function) -> Function:
         "--identity",
         envvar="ISOCHRONE_IDENTITY",
         type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
         help="Identity file, as `isochrone join` wrote it.  [default: operator.json in the data folder, if present]",
     )
     @functools.wraps(function)

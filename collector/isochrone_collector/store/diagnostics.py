@@ -50,9 +50,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def facts(conninfo: str, *, known_entry: Head = NO_ENTRY) -> DatabaseFacts:
-    """Read the facts about a database, whose audit trail had a known entry. Raises `DatabaseUnreachable` and
-    `SchemaError`.
-    """
+    """Read the facts; the audit trail had a known entry. Raises `DatabaseUnreachable` and `SchemaError`."""
     revision, newest = schema.revisions(conninfo)
     with connect(conninfo) as connection:
         connection.read_only = True

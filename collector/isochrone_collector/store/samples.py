@@ -173,9 +173,7 @@ async def rate_limit_history(connection: Connection, scope: Scope, *, bucket_us:
 
 
 async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: int) -> list[Record]:
-    """Return the `newest` rate limits in the headers of each target and vantage, oldest first; `at` is the beginning of
-    the probe.
-    """
+    """Return the `newest` rate limits of each target and vantage, oldest first; `at` is when the probe began."""
     return await fetch_records(connection, "rate_limit_readings", **scope.parameters(), readings=newest)
 
 

@@ -39,10 +39,9 @@ _OPTIONS = (
     click.option(
         "--client-certificate",
         type=_FILE,
-        metavar="FILE",
         help="Client certificate (PEM) for a collector that asks for one (mTLS).",
     ),
-    click.option("--client-key", type=_FILE, metavar="FILE", help="Key of the client certificate (PEM)."),
+    click.option("--client-key", type=_FILE, help="Key of the client certificate (PEM)."),
 )
 
 

@@ -64,7 +64,6 @@ _world_option = click.option(
     "--world",
     "world_file",
     type=_FILE,
-    metavar="FILE",
     help="A world file, JSON or TOML; `isochrone-sim world --example` prints an example.",
 )
 _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
@@ -88,14 +87,13 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
     metavar="KEY",
     help="Require this API key.  [env: ISOCHRONE_SIM_API_KEY]",
 )
-@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Use TLS with this certificate (PEM, with its chain).")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="The private key of --tls-cert (PEM).")
+@click.option("--tls-cert", type=_FILE, help="Use TLS with this certificate (PEM, with its chain).")
+@click.option("--tls-key", type=_FILE, help="The private key of --tls-cert (PEM).")
 @click.option("--self-signed", is_flag=True, help="Use TLS with a self-signed certificate for 127.0.0.1 and localhost.")
 @click.option(
     "--truth",
     "truth_file",
     type=_FILE,
-    metavar="FILE",
     help="Append the ground truth to this file, one JSON line per request.",
 )
 @click.option(

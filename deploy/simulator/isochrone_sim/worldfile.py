@@ -1,7 +1,4 @@
-"""World files: their format and validation.
-
-Two tables map each key to a field and to the parser of its value.
-"""
+"""World files: their format and validation. Two tables map each key to a field and to the parser of its value."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -48,10 +48,7 @@ def enter_namespace(descriptor: int) -> None:
 
 
 def create_device(name: str) -> int:
-    """Create a TUN device in this network namespace and return its descriptor, which keeps it in existence.
-
-    Raises `OSError`.
-    """
+    """Create a TUN device in this network namespace; return its descriptor, which keeps it. Raises `OSError`."""
     descriptor = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TUN_WITHOUT_HEADER))
     return descriptor
