@@ -67,7 +67,8 @@ def diff(
     Values are paired by round. The difference is region minus baseline: the pseudomedian of the rounds' differences
     (shift in JSON) with its 95 % interval. If the samples cannot settle it, it is undecided, and if the medians or most
     rounds contradict it, it is mixed; the reason is below the table. `60 ≈ 12` are 60 rounds that are worth 12
-    independent ones, because neighbouring rounds resemble each other.
+    independent ones, because neighbouring rounds resemble each other. Four regions or more are columns of one table,
+    with value and difference; with --wide each has a table of its own.
     """
     if explain is not None and targets:
         raise click.UsageError("--explain names the target itself; leave --target out")
@@ -83,7 +84,11 @@ def diff(
         )
         if explain is None:
             rows = select_rows(answer, sort=sort, only=only)
-            write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
+            if output.is_for_people and not output.wide and differentials.has_many_regions(rows):
+                width = terminal.render_options().width
+                write(differentials.in_one_table(answer, rows, sort=sort, width=width, now_at=now))
+            else:
+                write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
             differentials.require_decision(answer, rows, baseline=reference, only=only)
             return
         from isochrone_client.pages import explanation as stories  # noqa: PLC0415  # only for --explain

@@ -221,8 +221,9 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
         f"{metric.display_name} in {display_unit(metric.unit)}, rounds between {between(answers.leaderboard.window)}"
     )
     incidents = [open_incident(one) for one in answers.incidents]
+    page = matrix.fitting_page(shown, title, width=width, forms=matrix.FORMS_WITH_BARS)
     return replace(
-        matrix.fitting_page(shown, title, width=width, forms=matrix.FORMS_WITH_BARS),
+        page,
         schema=SCHEMA,
         facts={
             "window": to_json_value(answers.leaderboard.window),
@@ -235,6 +236,7 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
         fields=wire_fields(SnapshotRow, units=dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit])),
         records=tuple(row_record(row) for row in rows),
         notes=(
+            *page.notes,
             *(f"open incident: {one}" for one in incidents),
             *([f"newest event: {event.subject}: {event.sentence}"] if event else []),
             *([EARLY] if are_early(row.median for row in rows) else []),

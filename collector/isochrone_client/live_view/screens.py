@@ -23,8 +23,6 @@ from isochrone_wire.durations import SECOND_US
 # The ages on the screen change with each second; an answer is looked for more often while one is awaited.
 _DRAW_SECONDS, _AWAIT_SECONDS = 1.0, 0.1
 _POINTER, _GAP, _PROMPT, _CUT = "▸ ", "  ", "try ", " …"
-# The lines before the rows of a page without a title: an empty one, two of headings.
-_HEADINGS = 3
 _MOST_INCIDENTS = 5
 _MIN_BAR = 10
 _SIGNS = {
@@ -131,18 +129,24 @@ def _all_targets(view: View, width: int, room: int) -> list[Text]:
     found = shown_of(view)
     part, page = _fitting(found, view, width - len(_POINTER))
     lines = lines_of(page, width=width - len(_POINTER))
+    high = 2 if any(column.below for column in page.columns) else 1
+    # The first line of a page without a title is empty.
+    first = 1 + max(column.heading.count("\n") + 1 for column in page.columns)
     above = [_title(view, width), fitting(_signs(view, found, part), width)]
-    above += [_pointed(line, is_selected=False) for line in lines[1:_HEADINGS]]
+    above += [_pointed(line, is_selected=False) for line in lines[1:first]]
     least = len(found.targets) if view.story else min(len(found.targets), 3)
-    below = _below(view, width, room - len(above) - least)
+    below = _below(view, width, room - len(above) - high * least)
     # The rows that fit, with the selected one among them.
     pointed, count = selected_target(view.state, found.targets), len(found.targets)
-    visible = min(max(room - len(above) - len(below), 1), count)
+    visible = min(max((room - len(above) - len(below)) // high, 1), count)
     start = min(max((found.targets.index(pointed) if count else 0) - visible // 2, 0), count - visible)
     above += [
-        _pointed(lines[_HEADINGS + row], is_selected=found.targets[row] == pointed)
+        _pointed(lines[first + high * row + line], is_selected=found.targets[row] == pointed and not line)
         for row in range(start, start + visible)
+        for line in range(high)
     ]
+    legend = [Text(line, style="dim") for note in page.notes[:1] for line in wrap(note, width, break_on_hyphens=False)]
+    below = [*legend, *below] if len(above) + len(legend) + len(below) <= room else below
     if not count:
         filtered = "no target has such a name; escape shows all of them"
         empty = "no target is being measured: `isochrone targets` shows the plan"

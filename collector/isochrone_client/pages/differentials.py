@@ -6,12 +6,12 @@ from dataclasses import replace
 from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
 from isochrone_client.formats import number
-from isochrone_client.pages import cells
+from isochrone_client.pages import cells, matrix
 from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Level, Metric, Part, Side, Window
 from isochrone_wire.durations import MINUTE_US
 from isochrone_wire.json_format import minute
-from isochrone_wire.queries.differential_order import select_rows
+from isochrone_wire.queries.differential_order import select_rows, targets_in_order
 from isochrone_wire.text import ESTIMAND, SERVER_CAVEAT
 
 HANDSHAKES = ("dns", "tcp", "tls")
@@ -30,6 +30,8 @@ _MISSING_ROUNDS = 1.5
 # A row is stale if its newest round is older than this and than this part of the window.
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
+_MOST_TABLES = 3
+_DETAILS = "intervals, causes and the reasons of undecided ones: --against REGION, or --wide for all regions"
 
 
 def page(
@@ -46,7 +48,6 @@ def page(
     """
     stale_at = stale_before(answer.window, now_at=now_at)
     footnotes = cells.Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
-    newest_at = max((row.newest_at for row in rows if row.newest_at is not None), default=None)
 
     def decision(row: Differential) -> str:
         """The decision, with the time since which it holds if the difference changed within the window."""
@@ -63,14 +64,35 @@ def page(
         group=lambda row: f"{row.region} against {row.baseline}",
         notes=(
             *footnotes.notes,
-            *(one.sentence for one in answer.missing),
-            *cells.notes_that_hold(
-                (any(row.server_shift is not None for row in rows), f"server: {SERVER_CAVEAT}"),
-                (any(row.shift_low is not None for row in rows), ESTIMAND),
-                (any(row.shift is not None and not _has_interval(row) for row in rows), cells.EARLY),
-                (newest_at is not None, f"newest round {formats.age(newest_at, now_at=now_at)} ago"),
-            ),
+            *cells.notes_that_hold((any(row.server_shift is not None for row in rows), f"server: {SERVER_CAVEAT}")),
+            *_notes(answer, rows, now_at=now_at),
         ),
+    )
+
+
+def has_many_regions(rows: tuple[Differential, ...]) -> bool:
+    """True if the rows are of too many regions for a table of each."""
+    return len({row.region for row in rows}) > _MOST_TABLES
+
+
+def in_one_table(
+    answer: DifferentialList, rows: tuple[Differential, ...], *, sort: str, width: int, now_at: int
+) -> Page[str]:
+    """The rows of many regions for people: a line per target, in the order `sort`, and a column per region."""
+    metric, baseline = rows[0].metric, rows[0].baseline
+    found = matrix.matrix_of((), rows, metric=metric, baseline=baseline, targets=targets_in_order(rows, sort))
+    title = f"{metric} in {formats.display_unit(metric.unit)}, rounds between {formats.between(answer.window)}"
+    page = matrix.fitting_page(found, title, width=width)
+    return replace(page, notes=(*(page.notes or (matrix.MARKS,)), _DETAILS, *_notes(answer, rows, now_at=now_at)))
+
+
+def _notes(answer: DifferentialList, rows: tuple[Differential, ...], *, now_at: int) -> Iterator[str]:
+    newest_at = max((row.newest_at for row in rows if row.newest_at is not None), default=None)
+    yield from (one.sentence for one in answer.missing)
+    yield from cells.notes_that_hold(
+        (any(row.shift_low is not None for row in rows), ESTIMAND),
+        (any(row.shift is not None and not _has_interval(row) for row in rows), cells.EARLY),
+        (newest_at is not None, f"newest round {formats.age(newest_at, now_at=now_at)} ago"),
     )
 
 

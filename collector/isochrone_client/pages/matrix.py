@@ -3,17 +3,21 @@
 `isochrone watch`, the demo and the report show it. Quantities are in the unit of the metric.
 """
 
-from collections import Counter
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
+from typing import TYPE_CHECKING
 
 from isochrone_client.formats import displayed, fitting_decimals, moment, number
 from isochrone_client.pages.cells import has_interval, model_part
 from isochrone_client.render.page import Column, Page
-from isochrone_client.render.table import GAP
+from isochrone_client.render.table import shortened
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile
-from isochrone_wire.insights import Standing
+
+if TYPE_CHECKING:
+    from isochrone_wire.insights import Standing
 
 Place = tuple[str, str]
 """A target and a region."""
@@ -25,6 +29,7 @@ ROUNDS_NEEDED = 6
 """The rounds that an interval needs."""
 CHANGED_MARK, FAILING_MARK, STALE_MARK, EARLY_MARK = "▲", "✗", "○", "?"
 DECISION_MARKS = {Decision.EQUIVALENT: "=", Decision.MIXED: "~", Decision.UNDECIDED: "?"}
+MARKS = ", ".join(f"{mark} {decision}" for decision, mark in DECISION_MARKS.items())
 SCHEMA = "isochrone.matrix/1"
 
 _HEADINGS = {Metric.TTFT_COLD: "cold", Metric.TOKENS_PER_SECOND: "speed"}
@@ -33,6 +38,11 @@ _SHORT = {Decision.EQUIVALENT: "equal", Decision.UNDECIDED: "?"}
 # Room for every decision in full, or in a short form.
 _FULL_WORD, _SHORT_WORD = 10, 6
 _LEAST_VALUE, _LEAST_SHIFT, _LEAST_ERROR = 4, 5, 4
+# Names of targets lose their middle before a region is left out.
+_LEAST_NAME = 12
+_DIRECTION = re.compile("north|south|east|west|central")
+_WORD = re.compile("[a-z]+|[0-9]+")
+_LONGEST_CODE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +116,7 @@ class Matrix:
 
 
 def matrix_of(
-    standings: Iterable[Standing],
+    standings: "Iterable[Standing]",
     differentials: Iterable[Differential],
     *,
     metric: Metric,
@@ -119,21 +129,29 @@ def matrix_of(
     compared = by_place(differentials)
     found = dict.fromkeys([*ranked, *compared])
     # Of another metric than those of a leaderboard, and of rounds that are too few for an interval on their own.
-    paired = {
-        (row.target, region): value
-        for row in compared.values()
-        if row.shift_low is not None and row.shift_high is not None
-        for region, value in ((row.baseline, row.baseline_median), (row.region, row.region_median))
-    }
+    paired, early = (
+        {
+            (row.target, region): value
+            for row in compared.values()
+            if (row.shift_low is not None and row.shift_high is not None) is is_firm
+            for region, value in ((row.baseline, row.baseline_median), (row.region, row.region_median))
+        }
+        for is_firm in (True, False)
+    )
     names = dict.fromkeys(target for target, _ in found) if targets is None else targets
     others = sorted({region for _, region in found} - {baseline}) if regions is None else regions
 
     def cell(place: Place) -> Cell:
         standing, row = ranked.get(place), compared.get(place)
         own = median(standing, metric) if standing else None
-        value, is_early = paired.get(place), False
-        if value is None or has_interval(own):
-            value, is_early = (own.value, not has_interval(own)) if own else (None, False)
+        of_all = own.value if own else None
+        values = (
+            (of_all if has_interval(own) else None, False),
+            (paired.get(place), False),
+            (of_all, True),
+            (early.get(place), True),
+        )
+        value, is_early = next((one for one in values if one[0] is not None), (None, False))
         # After a step, the median of the whole window is of neither level.
         if row and row.since_at is not None and row.region_median is not None:
             value, is_early = row.region_median, place not in paired
@@ -149,7 +167,7 @@ def by_place(rows: Iterable[Differential]) -> dict[Place, Differential]:
     return {(row.target, row.region): row for row in rows}
 
 
-def median(row: Standing, metric: Metric) -> Quantile | None:
+def median(row: "Standing", metric: Metric) -> Quantile | None:
     """The median of one of `METRICS` in a row of a leaderboard; `None` of another metric."""
     name = "tokens_per_second_p50" if metric is Metric.TOKENS_PER_SECOND else f"{metric.value}_p50_us"
     found: Quantile | None = getattr(row, name) if metric in METRICS else None
@@ -182,8 +200,15 @@ def arranged(matrix: Matrix, *, sort: str, name_part: str = "") -> Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The parts of a cell and its row: the decision takes `word` letters or a mark, and `bars` is their number."""
+    """The parts of a cell and its row: the decision takes `word` letters or a mark, and `bars` is their number.
 
+    A `stacked` cell has the value above the difference, below the code of the region, `gap` spaces from the next one.
+    Names have at most `name` letters.
+    """
+
+    name: int = 200
+    stacked: bool = False
+    gap: int = 0
     providers: bool = False
     error: bool = False
     word: int = 0
@@ -192,14 +217,16 @@ class Form:
     bars: int = 0
 
 
+_STACKED = (Form(stacked=True, gap=2), Form(stacked=True))
 # From the most informative to the narrowest.
 FORMS = (
     Form(providers=True, error=True, word=_FULL_WORD, network=True),
     Form(providers=True, error=True, word=_FULL_WORD),
     Form(providers=True, error=True, word=_SHORT_WORD),
     Form(error=True, word=_SHORT_WORD),
-    Form(error=True),
-    Form(),
+    Form(error=True, marks=True),
+    Form(marks=True),
+    *_STACKED,
 )
 FORMS_WITH_BARS = (
     *(Form(providers=True, error=True, word=_FULL_WORD, bars=bars) for bars in (24, 12)),
@@ -209,23 +236,29 @@ FORMS_WITH_BARS = (
     Form(marks=True, bars=6),
     Form(error=True, marks=True),
     Form(marks=True),
+    *_STACKED,
 )
 
 
 def fitting_page(matrix: Matrix, title: str, *, width: int, forms: Iterable[Form] = FORMS) -> Page[str]:
     """The page of a matrix in the first of the `forms` with lines of at most `width` columns, or in the last one."""
-    found = page(matrix, title)
+    form, excess, found = FORMS[1], 0, page(matrix, title)
     for form in forms:
         found = page(matrix, title, form=form)
-        if width_of(found) <= width:
-            break
-    return found
+        excess = width_of(found) - width
+        if excess <= 0:
+            return found
+    longest = max((len(str(found.columns[0].text(target)).rstrip()) for target in found.rows), default=0)
+    return page(matrix, title, form=replace(form, name=max(_LEAST_NAME, longest - excess)))
 
 
 def width_of(page: Page[str]) -> int:
     """The columns of a line of a matrix that is not folded."""
-    texts = [[*column.heading.split("\n"), *(str(column.text(row)) for row in page.rows)] for column in page.columns]
-    return sum(max(map(len, of)) for of in texts) + GAP * (len(texts) - 1)
+    texts = [
+        [*column.heading.split("\n"), *(str(of(row)) for row in page.rows for of in (column.text, column.below) if of)]
+        for column in page.columns
+    ]
+    return sum(max(map(len, of)) for of in texts) + page.gap * (len(texts) - 1)
 
 
 def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
@@ -233,39 +266,95 @@ def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
 
     The columns of the last regions are left out of a table that is too wide.
     """
-    text, models = _CellText(matrix, form), Counter(map(model_part, matrix.targets))
+    if form.stacked:
+        return _stacked_page(matrix, title, form)
+    text = _CellText(matrix, form)
     first = max(len(matrix.baseline), text.value_width)
     heading = _HEADINGS.get(matrix.metric, matrix.metric.value)
 
     def column(region: str, place: int) -> Column[str]:
-        def style(row: str) -> str:
-            cell = matrix.cell(row, region)
-            if cell.mark in (FAILING_MARK, CHANGED_MARK):
-                return "red"
-            return _STYLES.get(cell.firm.decision, "") if cell.firm else "dim"
-
         difference = f"{'difference' if form.error else 'diff'}{text.network_heading}"
         return Column(
             f"{region}\n{heading:>{text.value_width}}  {difference}",
             lambda row: text.compared(matrix.cell(row, region)),
-            style=style,
+            style=lambda row: _style(matrix.cell(row, region)),
             wide=True,
             priority=place,
         )
 
-    def name(target: str) -> str:
-        model = model_part(target)
-        return target if form.providers or models[model] > 1 else model
-
-    target: Column[str] = Column("target", name, wide=True)
+    target: Column[str] = Column("target", partial(_name, matrix, form), wide=True)
     reference: Column[str] = Column(
         f"{matrix.baseline:>{first}}\n{heading:>{first}}",
         lambda row: text.reference(matrix.cell(row, matrix.baseline), first),
-        style=lambda row: "dim" if matrix.cell(row, matrix.baseline).is_early else "",
+        style=lambda row: _reference_style(matrix.cell(row, matrix.baseline)),
         wide=True,
     )
     others = (column(region, place) for place, region in enumerate(matrix.regions, start=1))
     return Page(schema=SCHEMA, title=title, fields=(), columns=(target, reference, *others), rows=matrix.targets)
+
+
+def _stacked_page(matrix: Matrix, title: str, form: Form) -> Page[str]:
+    """The page of many regions: each has a column of numbers, with their marks between these columns."""
+    text, codes = _CellText(matrix, form), region_codes((matrix.baseline, *matrix.regions))
+
+    def column(region: str, place: int) -> Column[str]:
+        cells = {target: text.stacked(matrix.cell(target, region)) for target in matrix.targets}
+        width = max(len(codes[region]), *(len(part) - 1 for parts in cells.values() for part in parts), 0)
+        return Column(
+            f"{codes[region]:>{width}}",
+            lambda row: f"{cells[row][0]:>{width + 1}}",
+            below=(lambda row: f"{cells[row][1]:>{width + 1}}") if place else None,
+            style=lambda row: (_style if place else _reference_style)(matrix.cell(row, region)),
+            wide=True,
+            priority=place,
+        )
+
+    target: Column[str] = Column("target", lambda row: f"{_name(matrix, form, row)}  ", wide=True)
+    columns = (column(region, place) for place, region in enumerate(codes))
+    legend = ", ".join(f"{code} = {region}" for region, code in codes.items() if code != region)
+    return Page(
+        schema=SCHEMA,
+        title=title,
+        fields=(),
+        columns=(target, *columns),
+        rows=matrix.targets,
+        gap=form.gap,
+        notes=(legend, f"{matrix.metric}, and below it the difference from {matrix.baseline}; {MARKS}"),
+    )
+
+
+def region_codes(regions: Sequence[str]) -> dict[str, str]:
+    """A short name for each region, in the manner of the zones of AWS: `apse1` for `ap-southeast-1`.
+
+    Directions are initials, and other words have two letters, or as many as tell the regions apart.
+    """
+    for letters in range(2, 9):
+        codes = {region: _code(region, letters) for region in regions}
+        if len({*codes.values()}) == len(codes):
+            return codes
+    return {region: region for region in regions}
+
+
+def _code(region: str, letters: int) -> str:
+    words = _WORD.findall(_DIRECTION.sub(lambda found: found[0][0], region.lower()))
+    return region if len(region) <= _LONGEST_CODE else "".join(word[:letters] for word in words)
+
+
+def _name(matrix: Matrix, form: Form, target: str) -> str:
+    """The name of a target: without its provider if the form has none and no other target has the same model."""
+    model = model_part(target)
+    is_unique = [model_part(one) for one in matrix.targets].count(model) == 1
+    return shortened(model if is_unique and not form.providers else target, form.name)
+
+
+def _style(cell: Cell) -> str:
+    if cell.mark in (FAILING_MARK, CHANGED_MARK):
+        return "red"
+    return _STYLES.get(cell.firm.decision, "") if cell.firm else "dim"
+
+
+def _reference_style(cell: Cell) -> str:
+    return "dim" if cell.is_early else ""
 
 
 class _CellText:
@@ -301,6 +390,15 @@ class _CellText:
         text = f"{self._value(cell):>{self.value_width}}{mark} {difference:<{self._width}}"
         return f"{text}{network}{self._bars(cell)}".rstrip()
 
+    def stacked(self, cell: Cell) -> tuple[str, str]:
+        """The value of a cell with its mark; and its difference with the mark of the decision, or its rounds so far."""
+        row = cell.difference
+        difference = f"{_progress(cell)} "
+        if row is not None and row.shift is not None:
+            mark = DECISION_MARKS.get(row.decision, " ") if cell.firm else EARLY_MARK
+            difference = f"{self._signed(row.shift)}{mark}"
+        return f"{self._value(cell)}{cell.mark}", difference
+
     def _value(self, cell: Cell) -> str:
         return number(displayed(cell.value, self._unit), decimals=self._decimals)
 
@@ -319,7 +417,7 @@ class _CellText:
         return f"{self._signed(row.shift):>{self._shift_width}}{error}{' ' + word if self._form.word else ''}"
 
     def _warming_up(self, cell: Cell) -> str:
-        rounds, row, words = f"{min(cell.rounds, ROUNDS_NEEDED)}/{ROUNDS_NEEDED}", cell.difference, "warming up"
+        rounds, row, words = _progress(cell), cell.difference, "warming up"
         if row is not None and row.since_at is not None:
             words = "changing"
         elif row is not None and row.shift is not None:
@@ -330,6 +428,11 @@ class _CellText:
     def _bars(self, cell: Cell) -> str:
         bars = self._form.bars
         return f" {cell.bars[-bars:]:>{bars}}" if bars else ""
+
+
+def _progress(cell: Cell) -> str:
+    """`3/6`: the rounds so far, of those that an interval needs."""
+    return f"{min(cell.rounds, ROUNDS_NEEDED)}/{ROUNDS_NEEDED}"
 
 
 def note_of(cell: Cell, matrix: Matrix, *, now_at: int) -> str:

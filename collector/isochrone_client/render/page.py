@@ -83,7 +83,7 @@ class Column(Generic[Row]):
     numbers. A column of `priority` 0 is always shown. The others are left out of a table that is too wide, the one with
     the largest number first; and those that have nothing but zeros and unknown values.
     `short` is a shorter text of the cell, without the `short_of`, for a table that is too wide. With `once`, a text is
-    not repeated in the rows below it.
+    not repeated in the rows below it. `below` is a second line of the cell.
     `reserved` is the width of the column in a text that continues, regardless of its first rows.
     `style` is a colour for terminals (a key of `render.table.STYLES`), and must never be the only carrier of a meaning.
     """
@@ -98,6 +98,7 @@ class Column(Generic[Row]):
     priority: int = 0
     short: Callable[[Row], str] | None = None
     short_of: str = ""
+    below: Callable[[Row], str] | None = None
     once: bool = False
     reserved: int | None = None
     style: Callable[[Row], str] = lambda _row: ""
@@ -115,7 +116,7 @@ class Column(Generic[Row]):
     @property
     def name(self) -> str:
         """The heading in one line."""
-        return self.heading.replace("\n", " ")
+        return " ".join(self.heading.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +133,8 @@ class Page(Generic[Row]):
     """An answer, ready to be rendered in any format.
 
     `schema` names the JSON document and its version; `facts` are the fields of the document besides its rows. Adjacent
-    rows with the same `group` form one table under that heading. `notes` follow the tables. Programs get the `record`
-    of each row, or `records` if a row for people combines several of them.
+    rows with the same `group` form one table under that heading. `notes` follow the tables. Columns are `gap` spaces
+    apart. Programs get the `record` of each row, or `records` if a row for people combines several of them.
     """
 
     schema: str
@@ -144,6 +145,7 @@ class Page(Generic[Row]):
     facts: Mapping[str, object] = field(default_factory=dict)
     group: Callable[[Row], str] = lambda _row: ""
     notes: tuple[str, ...] = ()
+    gap: int = 2
     record: Callable[[Row], dict[str, Any]] = row_record
     records: tuple[dict[str, Any], ...] | None = None
 

@@ -82,9 +82,6 @@ def _first(text: str, width: int) -> str:
     return text[:end]
 
 
-GAP = 2
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """The widths that a column can have: `natural` is that of its longest text, `least` that of its longest word.
@@ -108,31 +105,32 @@ class Place:
     is_short: bool = False
 
 
-def arrange(extents: Sequence[Extent], width: int) -> tuple[Place, ...]:
-    """The columns that are shown, from left to right."""
+def arrange(extents: Sequence[Extent], width: int, gap: int) -> tuple[Place, ...]:
+    """The columns that are shown, from left to right, `gap` spaces apart."""
     short = [extent.short or extent for extent in extents]
     kept = list(range(len(extents)))
-    if _line_width(extents) > width:
+    if _line_width(extents, gap) > width:
         # The last of several columns with the same priority is left out first.
         optional = sorted((index for index in kept if short[index].priority), key=lambda index: short[index].priority)
-        while optional and _line_width([short[index] for index in kept]) > width:
+        while optional and _line_width([short[index] for index in kept], gap) > width:
             kept.remove(optional.pop())
-    is_short = _line_width([extents[index] for index in kept]) > width
+    is_short = _line_width([extents[index] for index in kept], gap) > width
     chosen = [short[index] if is_short else extents[index] for index in kept]
     return tuple(
         Place(index=index, width=wide, is_short=is_short and extents[index].short is not None)
-        for index, wide in zip(kept, _widths(chosen, width), strict=True)
+        for index, wide in zip(kept, _widths(chosen, width, gap), strict=True)
     )
 
 
-def _line_width(extents: Sequence[Extent]) -> int:
-    return sum(extent.least for extent in extents) + GAP * max(len(extents) - 1, 0)
+def _line_width(extents: Sequence[Extent], gap: int) -> int:
+    return sum(extent.least for extent in extents) + gap * max(len(extents) - 1, 0)
 
 
-def _widths(extents: Sequence[Extent], width: int) -> list[int]:
+def _widths(extents: Sequence[Extent], width: int, gap: int) -> list[int]:
     """The widths of columns that share a line: what the words leave is divided by what the columns would like."""
-    least = _squeezed(extents, width)
-    spare = width - sum(least) - GAP * max(len(least) - 1, 0)
+    room = width - gap * max(len(extents) - 1, 0)
+    least = _squeezed(extents, room)
+    spare = room - sum(least)
     wishes = [
         max(extent.natural - own, 0) if extent.flexible else 0 for extent, own in zip(extents, least, strict=True)
     ]
@@ -141,12 +139,12 @@ def _widths(extents: Sequence[Extent], width: int) -> list[int]:
     return [own + min(wish, spare * wish // sum(wishes)) for own, wish in zip(least, wishes, strict=True)]
 
 
-def _squeezed(extents: Sequence[Extent], width: int) -> list[int]:
-    """The least widths, the widest of them reduced until the line fits: of names first, at last of any column."""
+def _squeezed(extents: Sequence[Extent], room: int) -> list[int]:
+    """The least widths, the widest of them reduced until they fit: of names first, at last of any column."""
     least = [extent.least for extent in extents]
     flexible = [place for place, extent in enumerate(extents) if extent.flexible]
     for places, floor in ((flexible, 8), (range(len(extents)), 1)):
-        while sum(least) + GAP * max(len(least) - 1, 0) > width:
+        while sum(least) > room:
             widest = max(places, key=least.__getitem__, default=None)
             if widest is None or least[widest] <= floor:
                 break
@@ -208,7 +206,7 @@ class _Grid(Generic[Row]):
         else:
             if not continued:
                 kept = [index for index in kept if not self._columns[index].priority or self._has_content(index)]
-            places = arrange([extents[index] for index in kept], self._width)
+            places = arrange([extents[index] for index in kept], self._width, page.gap)
             self._places = tuple(replace(place, index=kept[place.index]) for place in places)
         shown = {place.index for place in self._places}
         self._wide = [index for index in kept if index not in shown]
@@ -229,7 +227,8 @@ class _Grid(Generic[Row]):
                     cell = ""
                 elif place.is_short and column.short is not None:
                     cell = column.short(row)
-                lines.append(fold(printable(cell), place.width, shorten=True))
+                folded = fold(printable(cell), place.width, shorten=True)
+                lines.append([*folded, column.below(row)] if column.below else folded)
             text.append(self._lines(lines, [self._columns[place.index].style(row) for place in self._places]))
             before = cells
         return "".join(text)
@@ -267,7 +266,8 @@ class _Grid(Generic[Row]):
 
     def _extent(self, index: int, *, continued: bool) -> Extent:
         column = self._columns[index]
-        full = _extent_of(column, [line[index] for table in self.tables for line in table.cells])
+        below = [column.below(row) for table in self.tables for row in table.rows] if column.below else []
+        full = _extent_of(column, [*below, *(line[index] for table in self.tables for line in table.cells)])
         if continued and not self._options.wide:
             if column.reserved is None:
                 return full
@@ -287,7 +287,7 @@ class _Grid(Generic[Row]):
             for place, part, style in zip(self._places, parts, styles, strict=True):
                 padding, styled = " " * (place.width - text_width(part)), self._styled(part, style)
                 pieces.append(styled + padding if self._columns[place.index].is_text else padding + styled)
-            lines.append(f"{(' ' * GAP).join(pieces).rstrip()}\n")
+            lines.append(f"{(' ' * self._page.gap).join(pieces).rstrip()}\n")
         return "".join(lines)
 
     def _styled(self, text: str, style: str) -> str:

@@ -1,7 +1,7 @@
 """The order of differentials, and the selection of some of them by their decision. Pure."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric
 
@@ -22,6 +22,11 @@ _SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
     "percent": lambda row: (_best_first(row.shift_percent, row.metric), row.target),
 }
 SORTS = tuple(_SORT_KEY)
+
+
+def targets_in_order(rows: Iterable[Differential], sort: str) -> tuple[str, ...]:
+    """The targets of the rows in one of the orders `SORTS`, each at the place of its first row, whatever the region."""
+    return tuple(dict.fromkeys(row.target for row in sorted(rows, key=_SORT_KEY[sort])))
 
 
 def select_rows(

@@ -29,6 +29,7 @@ from isochrone_client.window import now_at
 from isochrone_wire.answers import Decision, Order
 from isochrone_wire.fleet import Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
+from testdata import twelve_regions
 from testdata.reading import lines_of, run, started, stopped, variables
 from testdata.waiting import eventually
 
@@ -294,6 +295,15 @@ def test_wide_shows_all_columns(observatory: FakeCollector) -> None:
     assert "left out" not in wide
     assert "openai/gpt-5-mini" in wide
     assert "1436 ≈ 412" in wide
+
+
+def test_many_regions_are_one_table(observatory: FakeCollector) -> None:
+    """Twelve regions are columns of one table; with --wide, each has a table with every column, and csv its rows."""
+    observatory.differentials = twelve_regions.DIFFERENTIALS.differentials
+    headings = [line for line in run(observatory, "diff", COLUMNS="80").stdout.splitlines() if "target" in line[:6]]
+    assert [heading.split()[-1] for heading in headings] == ["usw2"]
+    assert run(observatory, "diff", "--wide").stdout.count(" against us-east-2\n") == len(twelve_regions.REGIONS)
+    assert len(run(observatory, "diff", "--output", "csv").stdout.splitlines()) == 1 + len(observatory.differentials)
 
 
 def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeCollector) -> None:

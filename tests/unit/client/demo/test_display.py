@@ -46,6 +46,7 @@ def test_the_screen_fits(width: int, height: int) -> None:
     assert STORY.address in shown
     assert any(line.startswith("open incident: moonshot/kimi-k2.5") for line in shown)
     words = set(" ".join(lines(200, 60)).replace("/", " ").split()) | {"equal", "…"}
+    words |= {f"{word}{mark}" for word in words if word.isdigit() for mark in "?=~"}
     for line in re.sub(r" \\\n +", " ", "\n".join(shown)).splitlines():
         assert set(line.replace("/", " ").split()) <= words, line
         if "isochrone " in line:

@@ -66,9 +66,8 @@ def test_a_tiny_terminal_is_no_error() -> None:
     for height in range(6):
         assert len(lines(view(), 10, height)) == height
     first, second = view(), view(replace(STATE, first_region=1))
-    assert "1 more region: ← →" in lines(first, 50)[1]
-    assert ("ap-southeast-1" in lines(first, 50)[2], "eu-central-1" in lines(first, 50)[2]) == (True, False)
-    assert ("ap-southeast-1" in lines(second, 50)[2], "eu-central-1" in lines(second, 50)[2]) == (False, True)
+    assert "1 more region: ← →" in lines(first, 28)[1]
+    assert [lines(shown, 28)[2].split()[2:] for shown in (first, second)] == [["apse1"], ["euc1"]]
     _title, _legend, *rows = lines(view(), 140)
     assert [row.split()[0] for row in rows if FAILING_MARK in row] == [FAILING]
     assert [row.split()[0] for row in rows if STALE_MARK in row] == [EQUAL]

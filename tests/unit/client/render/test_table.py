@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from isochrone_client.render.table import GAP, Extent, Place, arrange, fold, shortened, text_width, words
+from isochrone_client.render.table import Extent, Place, arrange, fold, shortened, text_width, words
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ REMARK = Extent(natural=60, least=20, priority=1, flexible=True)
 
 def shown(width: int) -> list[tuple[int, int, bool]]:
     """The index, width and shortness of each column of a table of these four."""
-    return [(place.index, place.width, place.is_short) for place in arrange([NAME, NUMBER, DETAIL, REMARK], width)]
+    return [(place.index, place.width, place.is_short) for place in arrange([NAME, NUMBER, DETAIL, REMARK], width, 2)]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_columns_give_way_in_order(width: int, places: list[tuple[int, int, bool
 
 def test_a_name_becomes_narrower_than_its_words_at_last() -> None:
     """If the columns that always remain do not fit, a name gives way, and a number does not."""
-    assert arrange([NAME, NUMBER], 20) == (Place(index=0, width=12, is_short=True), Place(index=1, width=6))
+    assert arrange([NAME, NUMBER], 20, 2) == (Place(index=0, width=12, is_short=True), Place(index=1, width=6))
 
 
 EXTENTS = st.lists(
@@ -114,9 +114,9 @@ EXTENTS = st.lists(
 )
 
 
-@given(EXTENTS, st.integers(60, 200))
-def test_a_line_always_fits(extents: list[Extent], width: int) -> None:
+@given(EXTENTS, st.integers(60, 200), st.integers(0, 2))
+def test_a_line_always_fits(extents: list[Extent], width: int, gap: int) -> None:
     """The columns fit into the width, and every column of priority 0 is among them."""
-    places = arrange(extents, width)
-    assert sum(place.width for place in places) + GAP * (len(places) - 1) <= width
+    places = arrange(extents, width, gap)
+    assert sum(place.width for place in places) + gap * (len(places) - 1) <= width
     assert {index for index, extent in enumerate(extents) if not extent.priority} <= {place.index for place in places}
