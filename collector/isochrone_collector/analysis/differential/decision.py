@@ -160,7 +160,10 @@ def _by_interval(one: Comparison) -> Verdict:
     if low <= 0 <= high:
         return Decision.UNDECIDED, f"{size}: neither zero nor more than {matters} is excluded"
     if abs(one.shift.estimate) < margin:
-        return Decision.UNDECIDED, f"{size}, not clearly more than {matters}"
+        estimate = quantity(one.shift.estimate, one.metric)
+        if estimate == matters:  # rounded up to what it is below
+            estimate = quantity(one.shift.estimate, one.metric, like=margin / 100)
+        return Decision.UNDECIDED, f"{size}: the estimate, {estimate}, is below {matters}"
     return (Decision.FASTER if is_better(one.shift.estimate, one.metric) else Decision.SLOWER), ""
 
 

@@ -50,8 +50,9 @@ def decided(shift: Shift, **more: object) -> tuple[Decision, str]:
         (-20, 0, 20, Decision.EQUIVALENT, ""),
         (-10, 20, 50, Decision.UNDECIDED, "10 ms faster to 50 ms slower: neither zero nor more than 20 ms is excluded"),
         (0, 20, 50, Decision.UNDECIDED, "0 ms faster to 50 ms slower: neither zero nor more than 20 ms is excluded"),
-        (5, 15, 25, Decision.UNDECIDED, "slower by 15 ms (5 to 25), not clearly more than 20 ms"),
-        (-25, -15, -5, Decision.UNDECIDED, "faster by 15 ms (5 to 25), not clearly more than 20 ms"),
+        (5, 15, 25, Decision.UNDECIDED, "slower by 15 ms (5 to 25): the estimate, 15 ms, is below 20 ms"),
+        (-25, -15, -5, Decision.UNDECIDED, "faster by 15 ms (5 to 25): the estimate, 15 ms, is below 20 ms"),
+        (5, 19.96, 25, Decision.UNDECIDED, "slower by 20 ms (5 to 25): the estimate, 19.96 ms, is below 20 ms"),
     ],
 )
 def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
