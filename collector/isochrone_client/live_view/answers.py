@@ -187,7 +187,8 @@ def _bars(points: Iterable[SeriesPoint | None], *, highest: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
-    """One target from one region: its median, and its difference to the baseline, which has none itself.
+    """One target from one region: its median, and its difference to the baseline, which has none itself. After a change
+    both are of the rounds since then.
 
     `history` has the median of each bucket of the window, oldest first, `None` for one without a value. `stale` if the
     newest round is old, `failing` if an incident is open there. Quantities are in the unit of the metric.
@@ -202,6 +203,7 @@ class SnapshotRow:
     shift: float | None = None
     shift_low: float | None = None
     shift_high: float | None = None
+    since_at: int | None = None
     decision: Decision | None = None
     reason: str = ""
     newest_at: int | None = None
@@ -216,7 +218,7 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
     """
     metric, event = answers.question.metric, answers.newest_event
     shown = matrix.arranged(matrix_of(answers), sort=sort)
-    rows = _rows(answers, shown.targets)
+    rows = _rows(answers, shown)
     title = (
         f"{metric.display_name} in {display_unit(metric.unit)}, rounds between {between(answers.leaderboard.window)}"
     )
@@ -244,11 +246,11 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
     )
 
 
-def _rows(answers: Answers, targets: Sequence[str]) -> list[SnapshotRow]:
+def _rows(answers: Answers, shown: Matrix) -> list[SnapshotRow]:
     standings, differentials = answers.standings, by_place(answers.differentials.differentials)
     histories, failing, stale, metric = answers.histories, answers.failing, answers.stale, answers.question.metric
     rows = []
-    for place in [(target, region) for region in (answers.baseline, *answers.regions) for target in targets]:
+    for place in [(target, region) for region in (answers.baseline, *answers.regions) for target in shown.targets]:
         points = _points(histories.get(place), answers.series)
         row = SnapshotRow(
             target=place[0],
@@ -260,8 +262,11 @@ def _rows(answers: Answers, targets: Sequence[str]) -> list[SnapshotRow]:
         )
         if one := standings.get(place):
             row = replace(row, n=one.n, failed=one.failed, median=median(one, metric), newest_at=one.newest_at)
+        value = shown.cell(*place).value
+        if value is not None and (row.median is None or row.median.value != value):
+            row = replace(row, median=Quantile(value=value))
         if difference := differentials.get(place):
-            names = ("shift", "shift_low", "shift_high", "decision", "reason")
+            names = ("shift", "shift_low", "shift_high", "since_at", "decision", "reason")
             row = replace(row, **{name: getattr(difference, name) for name in names})
         rows.append(row)
     return rows

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -138,6 +139,7 @@ def matrix_of(
         }
         for is_firm in (True, False)
     )
+    since_change = _medians_since_change(compared.values())
     names = dict.fromkeys(target for target, _ in found) if targets is None else targets
     others = sorted({region for _, region in found} - {baseline}) if regions is None else regions
 
@@ -152,14 +154,30 @@ def matrix_of(
             (early.get(place), True),
         )
         value, is_early = next((one for one in values if one[0] is not None), (None, False))
-        # After a step, the median of the whole window is of neither level.
-        if row and row.since_at is not None and row.region_median is not None:
-            value, is_early = row.region_median, place not in paired
+        if place in since_change:
+            value, is_early = since_change[place], place not in paired
         rounds = (row.n or min(row.baseline_n, row.region_n)) if row else 0
         return Cell(value=value, rounds=rounds, difference=row, is_early=is_early)
 
     cells = {(target, region): cell((target, region)) for target in names for region in (baseline, *others)}
     return Matrix(metric=metric, baseline=baseline, regions=tuple(others), targets=tuple(names), cells=cells)
+
+
+def _medians_since_change(rows: Iterable[Differential]) -> dict[Place, float]:
+    """The medians of the places whose differences are of the rounds since a change only: that of the whole window is of
+    neither level, and does not add up with the difference. The live page has the same rule in `matrix_model.js`.
+    """
+    found, of_target = dict[Place, float](), defaultdict[str, list[Differential]](list)
+    for row in rows:
+        if row.baseline_median is not None and row.region_median is not None:
+            of_target[row.target].append(row)
+            if row.since_at is not None:
+                found[row.target, row.region] = row.region_median
+    for target, own in of_target.items():
+        most = max(own, key=lambda row: row.n)
+        if all(row.since_at is not None for row in own):
+            found[target, most.baseline] = most.baseline_median or 0.0
+    return found
 
 
 def by_place(rows: Iterable[Differential]) -> dict[Place, Differential]:

@@ -167,9 +167,16 @@ export function matrixOf({ metric, board, targets, diff, slo, regions, staleBefo
     cell.difference = differenceOf(found, metric);
     const isEarly = cell.difference.shift === null;
     // After a step, the median of the whole window is of neither level. Rounds that are too few for an interval may suffice in pairs.
-    if (found.since_at) Object.assign(cell, { value: scaled(found.region_median, metric), low: null, high: null, isEarly, progress: "" });
+    if (found.since_at && isKnown(found.region_median)) replaceByNewer(cell, scaled(found.region_median, metric), isEarly);
     else if (!isEarly) replaceEarly(cell, scaled(found.region_median, metric));
     if (base && !isEarly) replaceEarly(base, scaled(found.baseline_median, metric));
+  }
+  for (const { target, cells } of rows.values()) {
+    const own = (diff?.rows ?? []).filter((/** @type {any} */ found) => found.target === target && isKnown(found.baseline_median));
+    const [most] = own.toSorted((/** @type {any} */ a, /** @type {any} */ b) => b.n - a.n), base = cells[most?.baseline];
+    if (base && own.every((/** @type {any} */ found) => found.since_at)) {
+      replaceByNewer(base, scaled(most.baseline_median, metric), !own.some((/** @type {any} */ found) => isKnown(found.shift_low) && isKnown(found.shift_high)));
+    }
   }
   return { regions: [...names].sort(byName), rows: [...rows.values()].sort((a, b) => byName(a.target, b.target)) };
 }
@@ -259,6 +266,16 @@ function estimated(estimate, metric, n) {
     isEarly: Boolean(estimate) && !isFirm,
     progress: estimate ? progressOf(estimate) : "",
   };
+}
+
+/**
+ * Replace the value of a whole window by that of the rounds since a change, which the difference is of.
+ * @param {Cell} cell
+ * @param {number | null} value
+ * @param {boolean} isEarly
+ */
+function replaceByNewer(cell, value, isEarly) {
+  Object.assign(cell, { value, low: null, high: null, isEarly, progress: "" });
 }
 
 /**

@@ -1,16 +1,20 @@
 """The keys of the live view, from their bytes on, and its matrices of the collector's answers."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from isochrone_client.live_view.answers import _points, matrix_of
+from isochrone_client.live_view.answers import _points, matrix_of, snapshot
 from isochrone_client.live_view.state import BINDINGS, Question, ViewState, press
 from isochrone_client.pages.matrix import METRICS, SORTS, Matrix, arranged, median
 from isochrone_client.screen import KeyDecoder
-from isochrone_wire.answers import Metric, Order
+from isochrone_wire.answers import Metric, Order, Quantile
 from isochrone_wire.durations import MINUTE_US
-from testdata.client_answers import ANSWERS, BASELINE, EQUAL, FAILING, FAST, NEW, OTHER, REGION, SLOW
+from isochrone_wire.json_format import rfc3339
+from testdata.client_answers import ANSWERS, BASELINE, EQUAL, FAILING, FAST, NEW, OTHER, REGION, SLOW, difference
 from testdata.insights import NOW_AT
 
 BOARD = matrix_of(ANSWERS)
@@ -38,6 +42,48 @@ def test_a_median_without_an_interval_is_marked() -> None:
     for answers, is_early in ((ANSWERS, False), (bare, True)):
         cell = matrix_of(answers).cell(FAST, REGION)
         assert (cell.value is None, cell.is_early) == (False, is_early)
+
+
+VALUES = json.loads((Path(__file__).parents[3] / "testdata" / "matrix_values.json").read_text())
+
+
+@pytest.mark.parametrize("case", VALUES, ids=lambda case: case["law"])
+def test_values_and_differences_are_of_the_same_rounds(case: dict[str, Any]) -> None:
+    """As on the page, in matrix and records the values of a line are of the rounds that the differences are of."""
+    standings = tuple(
+        replace(
+            ANSWERS.leaderboard.standings[0],
+            target=FAST,
+            region=region,
+            ttft_p50_us=Quantile(value=quantile[0], low=quantile[1], high=quantile[2]),
+        )
+        for region, quantile in case["standings"].items()
+    )
+    differences = tuple(
+        replace(
+            difference(None, target=FAST, region=row["region"]),
+            baseline="us",
+            shift_low=row["low"],
+            shift_high=row["high"],
+            **{name: row[name] for name in ("baseline_median", "region_median", "shift", "n", "since_at")},
+        )
+        for row in case["differences"]
+    )
+    answers = replace(
+        ANSWERS,
+        baseline="us",
+        regions=tuple(row["region"] for row in case["differences"]),
+        targets=(FAST,),
+        leaderboard=replace(ANSWERS.leaderboard, standings=standings),
+        differentials=replace(ANSWERS.differentials, differentials=differences),
+    )
+    cells = {region: cell for (_, region), cell in matrix_of(answers).cells.items()}
+    assert {region: [(cell.value or 0) / 1000, cell.is_early] for region, cell in cells.items()} == case["values"]
+    records = {row["region"]: row for row in snapshot(answers, sort="name", width=200).iter_records()}
+    for region, row in records.items():
+        since = next((one["since_at"] for one in case["differences"] if one["region"] == region), None)
+        assert row["median"]["value"] == cells[region].value
+        assert row["since_at"] == (None if since is None else rfc3339(since))
 
 
 @pytest.mark.parametrize(

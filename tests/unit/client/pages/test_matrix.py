@@ -52,7 +52,7 @@ def test_a_cell_combines_both_answers() -> None:
     """A cell combines median and difference, since a step those after it, and of pairs where rounds are too few."""
     shown = found(difference(-30), standings=(standing(REGION, 170),)).cell(TARGETS[0], REGION)
     assert (shown.value, shown.firm) == (170_000, difference(-30))
-    step = difference(-30, since_at=NOW_AT, region_median=150_000)
+    step = difference(-30, since_at=NOW_AT, region_median=150_000, baseline_median=180_000)
     assert found(step, standings=(standing(REGION, 170),)).cell(TARGETS[0], REGION).value == 150_000
     paired = found(difference(-30, region_median=140_000, baseline_median=170_000))
     cells = [paired.cell(TARGETS[0], region) for region in (BASELINE, REGION)]

@@ -1,6 +1,7 @@
 /** The matrix, from answers as the HTTP interface gives them. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { noteOf } from "./static/views/matrix.js";
@@ -89,10 +90,15 @@ test("a difference is shown from the first pair on, with a question mark until i
   assert.match(note({ since_at: "2026-11-20T22:00:00Z" }), /^\+191 since .*22:00/u);
 });
 
-test("after a step, the value is that of the level since then", () => {
-  const [row] = matrix([standing({ region: "eu" })], [differential({ since_at: "2026-11-20T23:00:00Z", region_median: 677_000 })]).rows;
-  assert.deepEqual([row?.cells["eu"]?.value, row?.cells["eu"]?.low], [677, null]);
-});
+for (const { law, standings, differences, values } of JSON.parse(readFileSync("matrix_values.json", "utf8"))) {
+  test(`as in the command: ${law}`, () => {
+    const board = Object.entries(standings).map(([region, [value, low, high]]) => standing({ region, ttft_p50_us: { value, low, high } }));
+    const rows = differences.map((/** @type {any} */ { low, high, since_at: at, ...more }) => differential({ baseline: "us",
+      shift_low: low, shift_high: high, since_at: at === null ? null : new Date(at / 1000).toISOString(), ...more }));
+    const cells = Object.entries(matrix(board, rows).rows[0]?.cells ?? {});
+    assert.deepEqual(Object.fromEntries(cells.map(([region, { value, isEarly }]) => [region, [value, isEarly]])), values);
+  });
+}
 
 test("success is a share in per cent with its own number of requests", () => {
   const cell = matrix([standing({ success: { value: 0.98, low: 0.95, high: 0.99, n: 100, n_eff: 90 } })], null, "success")
