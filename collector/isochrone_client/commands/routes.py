@@ -65,7 +65,7 @@ def routes(context: click.Context, *, client: ReadClient, output: Output, region
 @options.command(
     "watch",
     "isochrone routes watch",
-    "isochrone routes watch --route chat --moves",
+    "isochrone routes watch --route chat",
     "isochrone routes watch --output json --after 48",
 )
 @options.region_option("--region", default="", help="Only this region.")
@@ -77,22 +77,23 @@ def routes(context: click.Context, *, client: ReadClient, output: Output, region
     metavar="GENERATION",
     help="Begin after this generation, the last one seen.  [default: with all in force]",
 )
-@click.option("--moves", is_flag=True, help="After the tables in force, leave out tables that were only refreshed.")
+@click.option("--all", "every", is_flag=True, help="Also tables that were only refreshed with new evidence.")
 @options.reading
 @options.client
-def watch(*, client: ReadClient, output: Output, region: str, route: str, after: int, moves: bool) -> None:
+def watch(*, client: ReadClient, output: Output, region: str, route: str, after: int, every: bool) -> None:
     """Show each table as it changes, until interrupted.
 
-    Each generation has a line with its time, the weights and the change; json has each complete table on one line.
+    The tables in force come first. Each change has a line with its time, the weights and the reason; json has each
+    complete table on one line.
     After an outage of the collector it continues with the next generation: none is lost or repeated. On another
     database it starts over and reports that. Ctrl-C ends it with exit code 0.
     """
     watching = TableStream(client=client, client_region=region, route=route, after=after, report=terminal.remark)
-    tables = _moves(watching.tables(), after=after) if moves else watching.tables()
+    tables = watching.tables() if every else _changed(watching.tables(), after=after)
     terminal.write_all((pages.changes_page((table,), now_at=now_at()) for table in tables), output)
 
 
-def _moves(tables: Iterable[RouteTable], *, after: int) -> Iterator[RouteTable]:
+def _changed(tables: Iterable[RouteTable], *, after: int) -> Iterator[RouteTable]:
     """Leave out tables that were only refreshed, except those in force at the start and on another database."""
     seen: set[tuple[str, str]] | None = None if after else set()
     last = after

@@ -390,7 +390,7 @@ class RoundFeeder:
             collector.call.push(batch)
 
 
-WATCH = ("routes", "watch", "--output", "json")
+WATCH = ("routes", "watch", "--all", "--output", "json")
 
 
 def generations(process: Process) -> Iterator[int]:

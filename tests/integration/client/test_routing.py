@@ -206,20 +206,21 @@ def test_watch_is_a_table_for_people(routing: FakeCollector) -> None:
     assert all(cell_len(line) <= 100 for line in shown)
 
 
-def test_watch_can_omit_refreshes(routing: FakeCollector) -> None:
-    """With --moves a table with new evidence only is omitted, and its generation counts as seen."""
+@pytest.mark.parametrize(("more", "generations"), [((), [48, 50]), (("--all",), [48, 49, 50])])
+def test_watch_omits_refreshes(routing: FakeCollector, more: tuple[str, ...], generations: list[int]) -> None:
+    """A table with new evidence only is omitted without --all, and its generation counts as seen."""
     refreshed = replace(numbered(49), change=ChangeKind.EVIDENCE)
     routing.log = [numbered(48), refreshed, numbered(50)]
-    with started(routing, "routes", "watch", "--after", "47", "--moves", "--output", "json") as process:
+    with started(routing, "routes", "watch", "--after", "47", *more, "--output", "json") as process:
         coming = generations_of(process)
-        assert [next(coming) for _ in range(2)] == [48, 50]
+        assert [next(coming) for _ in generations] == generations
 
 
-def test_moves_begin_with_what_is_in_force(routing: FakeCollector) -> None:
-    """With --moves the tables in force come first, on another database too; later refreshes of them are left out."""
+def test_watch_begins_with_what_is_in_force(routing: FakeCollector) -> None:
+    """The tables in force come first, on another database too; later refreshes of them are left out."""
     voice, chat = (replace(numbered(n, of), change=ChangeKind.EVIDENCE) for n, of in ((47, VOICE), (48, CHAT)))
     routing.restart(voice, chat)
-    with started(routing, "routes", "watch", "--moves", "--output", "json") as process:
+    with started(routing, "routes", "watch", "--output", "json") as process:
         coming = generations_of(process)
         seen = [next(coming) for _ in range(2)]
         routing.publish(replace(numbered(49), change=ChangeKind.EVIDENCE))
