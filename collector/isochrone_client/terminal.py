@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import click
@@ -26,13 +25,15 @@ _CLEAR = "\x1b[H\x1b[2J"
 class Output:
     """The format of an answer, one of `render.OUTPUTS`, and its fields; all of them if none is named.
 
-    `wide` and `raw` are those of `RenderOptions`; a terminal gets no `raw` text.
+    `wide` and `raw` are those of `RenderOptions`; a terminal gets no `raw` text. A `repeated` answer takes the place of
+    the one before.
     """
 
     format: str = "table"
     fields: tuple[str, ...] = ()
     wide: bool | None = None
     raw: bool = False
+    repeated: bool = False
 
     @property
     def is_for_people(self) -> bool:
@@ -40,7 +41,15 @@ class Output:
         return self.format in ("table", "markdown") and not self.fields
 
 
-Write = Callable[[Page[Any]], None]
+@dataclass(slots=True)
+class _Pass:
+    """One answer of `repeat`: the first one, and one of which a page has been printed."""
+
+    is_first: bool
+    has_begun: bool = False
+
+
+_PASS = "isochrone.pass"
 TABLE = Output()
 
 
@@ -54,6 +63,9 @@ def render_options(output: Output = TABLE) -> RenderOptions:
 
 def write(page: Page[Row], output: Output = TABLE) -> None:
     """Print a page."""
+    if output.repeated:
+        _refresh(page, output)
+        return
     _print(renderer(output.format).whole(_selected(page, output), render_options(output)))
 
 
@@ -67,20 +79,18 @@ def write_all(pages: Iterable[Page[Row]], output: Output) -> None:
             part = how.more
 
 
-def repeat(show: Callable[[Write], None], *, output: Output, every_s: float | None) -> None:
-    """Call `show` with a function that prints a page: once, or every `every_s` seconds until Ctrl-C.
+def repeat(show: Callable[[], None], *, every_s: float) -> None:
+    """Call `show`, which writes a repeated answer, every `every_s` seconds until Ctrl-C.
 
     An outage of the collector is printed once, and `show` is called again until it ends. Raises the errors of the first
     call.
     """
-    if every_s is None:
-        show(partial(write, output=output))
-        return
     first, is_away = True, False
     with suppress(KeyboardInterrupt):
         while True:
+            click.get_current_context().meta[_PASS] = _Pass(is_first=first)
             try:
-                show(partial(_refresh, output=output, first=first))
+                show()
                 is_away = False
             except InsufficientError as error:
                 print_error(str(error), prefix="note")
@@ -95,16 +105,20 @@ def repeat(show: Callable[[Write], None], *, output: Output, every_s: float | No
             time.sleep(every_s)
 
 
-def _refresh(page: Page[Row], *, output: Output, first: bool) -> None:
+def _refresh(page: Page[Row], output: Output) -> None:
     """Print a page in place of the one before on a terminal; elsewhere below it, json as one document per line."""
     selected, how, options = _selected(page, output), renderer(output.format), render_options(output)
+    now: _Pass = click.get_current_context().meta[_PASS]
     if output.format == "json":
         _print(one_line(selected))
     elif output.format == "csv":
-        _print((how.opening if first else how.more)(selected, options))
+        _print((how.opening if now.is_first else how.more)(selected, options))
+    elif now.has_begun:
+        _print(how.whole(selected, options))
     else:
-        between = _CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "" if first else "\n"
+        between = _CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "" if now.is_first else "\n"
         _print(between + how.whole(selected, options))
+    now.has_begun = True
     sys.stdout.flush()
 
 

@@ -41,7 +41,7 @@ DECIDING_SAMPLES = 26 * TARGETS * len(VANTAGES)
 FIRST_TABLE_SAMPLES = 8 * TARGETS * len(VANTAGES)
 # Commands that do not query a collector, and options that run until Ctrl-C.
 WITHOUT_COLLECTOR = ("join", "context", "demo", "completion")
-ENDLESS = {"--follow", "-f", "watch", "mcp", "kubernetes", "gateway"}
+ENDLESS = {"--follow", "-f", "--watch", "watch", "mcp", "kubernetes", "gateway"}
 # The `curl` blocks of the page on routing, the address in them, and a name that it asks for because there is none.
 CURLS = [
     block

@@ -5,10 +5,10 @@ from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.pages import differentials
 from isochrone_client.pages.cells import require_baseline
-from isochrone_client.terminal import Output, Write
-from isochrone_client.window import now_at, parse_window
+from isochrone_client.terminal import Output
+from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import Choice
-from isochrone_wire.answers import Decision, Metric, Selection
+from isochrone_wire.answers import Decision, Metric, Selection, Window
 from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_rows
 
 
@@ -24,7 +24,7 @@ from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_row
 )
 @options.metric
 @options.targets
-@options.repeated_window
+@options.window
 @click.option(
     "--sort",
     type=Choice(SORTS),
@@ -43,7 +43,6 @@ from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_row
     shell_complete=completion.targets,
     help="Explain one target in sentences: how much, how certain, where from, what would help.",
 )
-@options.watch
 @options.reading
 @options.verdict
 @options.estimand
@@ -52,7 +51,7 @@ def diff(
     *,
     client: ReadClient,
     output: Output,
-    window: str,
+    window: Window,
     baseline: str,
     against: tuple[str, ...],
     metric: str,
@@ -60,7 +59,6 @@ def diff(
     sort: str,
     only: str | None,
     explain: str | None,
-    watch_s: float | None,
 ) -> None:
     """Compare regions with a baseline, target by target.
 
@@ -72,34 +70,27 @@ def diff(
     """
     if explain is not None and targets:
         raise click.UsageError("--explain names the target itself; leave --target out")
-    if explain is not None and watch_s is not None:
-        raise click.UsageError("--explain does not go with --watch")
-
-    def show(write: Write) -> None:
-        now = now_at()
-        selection = Selection(window=parse_window(window, as_of=now), targets=(explain,) if explain else targets)
-        reference = baseline or require_baseline(client.get_baseline())
-        answer = client.get_differentials(
-            selection, baseline=reference, against=against, metric=Metric(metric), explain=explain is not None
-        )
-        if explain is None:
-            rows = select_rows(answer, sort=sort, only=only)
-            if output.is_for_people and not output.wide and differentials.has_many_regions(rows):
-                width = terminal.render_options().width
-                write(differentials.in_one_table(answer, rows, sort=sort, width=width, now_at=now))
-            else:
-                write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
-            differentials.require_decision(answer, rows, baseline=reference, only=only)
-            return
-        from isochrone_client.pages import explanation as stories  # noqa: PLC0415  # only for --explain
-
-        if output.is_for_people:
-            write(stories.explanation_page(answer, now_at=now))
-            phases = stories.phases_page(answer)
-            click.echo("\n" if phases.rows else "", nl=False)
-            write(phases)
+    now, selection = now_at(), Selection(window=window, targets=(explain,) if explain else targets)
+    reference = baseline or require_baseline(client.get_baseline())
+    answer = client.get_differentials(
+        selection, baseline=reference, against=against, metric=Metric(metric), explain=explain is not None
+    )
+    if explain is None:
+        rows = select_rows(answer, sort=sort, only=only)
+        if output.is_for_people and not output.wide and differentials.has_many_regions(rows):
+            width = terminal.render_options().width
+            terminal.write(differentials.in_one_table(answer, rows, sort=sort, width=width, now_at=now), output)
         else:
-            write(stories.records_page(answer, metric=Metric(metric), now_at=now))
-        differentials.require_decision(answer, answer.differentials, baseline=reference, only=None)
+            terminal.write(differentials.page(answer, rows, metric=Metric(metric), now_at=now), output)
+        differentials.require_decision(answer, rows, baseline=reference, only=only)
+        return
+    from isochrone_client.pages import explanation as stories  # noqa: PLC0415  # only for --explain
 
-    terminal.repeat(show, output=output, every_s=watch_s)
+    if output.is_for_people:
+        terminal.write(stories.explanation_page(answer, now_at=now), output)
+        phases = stories.phases_page(answer)
+        click.echo("\n" if phases.rows else "", nl=False)
+        terminal.write(phases, output)
+    else:
+        terminal.write(stories.records_page(answer, metric=Metric(metric), now_at=now), output)
+    differentials.require_decision(answer, answer.differentials, baseline=reference, only=None)

@@ -4,8 +4,7 @@ from isochrone_client import terminal
 from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.pages import leaderboard as pages
-from isochrone_client.terminal import Output, Write
-from isochrone_client.window import parse_window
+from isochrone_client.terminal import Output
 from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Metric, Order, Selection
 
@@ -21,37 +20,17 @@ from isochrone_wire.answers import Metric, Order, Selection
     show_default=True,
     help="Rank by the median of a metric, the price, success, or tokens per dollar.",
 )
-@options.regions
-@options.targets
-@options.repeated_window
-@options.watch
-@options.reading
-@options.verdict
+@options.selecting
 @options.estimand
-@options.client
-def leaderboard(
-    *,
-    client: ReadClient,
-    output: Output,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
-    watch_s: float | None,
-    order: str,
-) -> None:
+def leaderboard(*, client: ReadClient, output: Output, selection: Selection, order: str) -> None:
     """Rank targets by latency, speed, price or success, per region.
 
     A percentile is shown only with its 95 % interval, which takes 6 samples for a median and 59 for a p95; a target
     without one ranks behind those that have one. Long windows are answered from summaries, within 1 %.
     """
-
-    def show(write: Write) -> None:
-        selection = Selection(window=parse_window(window), regions=regions, targets=targets)
-        answer = client.get_leaderboard(selection, order=Order(order))
-        write(pages.page(answer))
-        pages.require_ranking(answer)
-
-    terminal.repeat(show, output=output, every_s=watch_s)
+    answer = client.get_leaderboard(selection, order=Order(order))
+    terminal.write(pages.page(answer), output)
+    pages.require_ranking(answer)
 
 
 @options.command("tiers", "isochrone tiers --region us-east-2")

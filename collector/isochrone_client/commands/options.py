@@ -2,6 +2,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,7 +14,7 @@ from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_colle
 from isochrone_client.configuration import defaults_for
 from isochrone_client.errors import ClientError, InsufficientError, MissingExtraError
 from isochrone_client.render import OUTPUTS
-from isochrone_client.terminal import Output
+from isochrone_client.terminal import Output, repeat
 from isochrone_client.window import parse_window
 from isochrone_common.cli.command_line import Choice, Seconds, output_option, print_error
 from isochrone_common.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
@@ -26,7 +27,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def command(name: str, *examples: str) -> Callable[[Function], click.Command]:
     """A command with examples at the end of its help."""
-    return click.command(name, epilog=example(*examples))
+    return lambda function: click.command(name, epilog=example(*examples))(repeating(function))
+
+
+def repeating(function: Function) -> Function:
+    """With `--watch`, call the whole command again and again, so that each answer is of a window of its own."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401  # any command's
+        show = functools.partial(function, *arguments, **given)
+        every_s = given.get("watch_s")
+        return show() if every_s is None else repeat(show, every_s=every_s)
+
+    return cast("Function", wrapped)
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -97,16 +110,13 @@ _exit_code = click.option(
     help="Exit with 4 if the answer is undecided or the data are insufficient; without it that is 0.",
 )
 
-_WINDOW: dict[str, Any] = {
-    "default": "24h",
-    "show_default": True,
-    "metavar": "RANGE",
-    "help": "15m, 24h, 7d, today, last week, 2026-11, 2026-11-01.. or 2026-11-01..2026-11-08 "
-    "(the end not included; UTC).",
-}
-window = click.option("--window", callback=lambda _context, _parameter, text: parse_window(text), **_WINDOW)
-repeated_window = click.option("--window", **_WINDOW)
-"""The window as its text, for a command that asks again and again."""
+_window = click.option(
+    "--window",
+    default="24h",
+    show_default=True,
+    metavar="RANGE",
+    help="15m, 24h, 7d, today, last week, 2026-11, 2026-11-01.. or 2026-11-01..2026-11-08 (the end not included; UTC).",
+)
 targets = click.option(
     "--target",
     "targets",
@@ -146,7 +156,7 @@ def limit_option(description: str) -> Callable[[Function], Function]:
 
 
 metric = metric_option("The metric to compare.")
-watch = click.option(
+_watch = click.option(
     "--watch",
     "watch_s",
     type=Seconds(min=1, max=86_400),
@@ -219,18 +229,36 @@ def addressing(function: Function) -> Function:
     return _collector(_identity(_adapted(function, adapt)))
 
 
+def window(function: Function) -> Function:
+    """`--window`, the parameter `window`, as of now."""
+
+    def adapt(window: str) -> dict[str, Any]:
+        return {"window": parse_window(window)}
+
+    return _window(_adapted(function, adapt))
+
+
 def asking(function: Function) -> Function:
     """The collector and the patience of a command: those of `addressing`, and `timeout_us` (microseconds)."""
     return addressing(_timeout(function))
 
 
-def reading(function: Function) -> Function:
-    """The options of every reading command: those of `asking`, and `output` (an `Output`)."""
+def printing(function: Function) -> Function:
+    """The options of `asking`, and `output` (an `Output`)."""
 
     def adapt(output: str, fields: tuple[str, ...], wide: bool, raw: bool) -> dict[str, Any]:
         return {"output": Output(format=output, fields=fields, wide=wide, raw=raw)}
 
     return asking(_output(_fields(_wide(raw(_adapted(function, adapt))))))
+
+
+def reading(function: Function) -> Function:
+    """The options of every reading command: those of `printing`, and `--watch`."""
+
+    def adapt(output: Output, watch_s: float | None) -> dict[str, Any]:
+        return {"output": replace(output, repeated=watch_s is not None)}
+
+    return _watch(printing(_adapted(function, adapt)))
 
 
 def client(function: Function) -> Function:
@@ -266,14 +294,16 @@ def verdict(function: Function) -> Function:
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, exit_code: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
-        if exit_code and more.get("watch_s") is not None:
+        output = more.get("output")
+        repeated = isinstance(output, Output) and output.repeated
+        if exit_code and repeated:
             raise click.UsageError("--exit-code does not go with --watch")
         try:
             return function(*arguments, **more)
         except InsufficientError as insufficient:
             error = _explained(insufficient, more)
             print_error(str(error), error.hint, prefix="note")
-            return click.get_current_context().exit(error.exit_code if exit_code else 0)
+            return None if repeated else click.get_current_context().exit(error.exit_code if exit_code else 0)
 
     return _exit_code(cast("Function", wrapped))
 

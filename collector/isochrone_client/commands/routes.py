@@ -33,6 +33,7 @@ COMMANDS = {
     subcommand_metavar="[COMMAND] [ARGS]...",
     epilog=options.example("isochrone routes", "isochrone routes --region us-east-2 --output json"),
 )
+@options.repeating
 @options.regions
 @options.route
 @options.reading
@@ -78,7 +79,7 @@ def routes(context: click.Context, *, client: ReadClient, output: Output, region
     help="Begin after this generation, the last one seen.  [default: with all in force]",
 )
 @click.option("--all", "every", is_flag=True, help="Also tables that were only refreshed with new evidence.")
-@options.reading
+@options.printing
 @options.client
 def watch(*, client: ReadClient, output: Output, region: str, route: str, after: int, every: bool) -> None:
     """Show each table as it changes, until interrupted.

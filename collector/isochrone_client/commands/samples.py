@@ -34,6 +34,7 @@ COMMANDS = {
     subcommand_metavar="[COMMAND] [ARGS]...",
     epilog=options.example("isochrone samples --region us-east-2 --limit 50"),
 )
+@options.repeating
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=10_000),
@@ -65,6 +66,8 @@ def samples(
     if context.invoked_subcommand is not None:
         options.require_no_options(context)
         return
+    if follow and output.repeated:
+        raise click.UsageError("--follow prints what is new, --watch all again; give either")
     window = selection.window
     if sample_id is not None:
         found = client.get_sample(sample_id)

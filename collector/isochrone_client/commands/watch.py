@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import click
 
@@ -12,7 +13,7 @@ from isochrone_client.live_view.state import WINDOWS, Question, ViewState
 from isochrone_client.pages.cells import no_samples
 from isochrone_client.pages.matrix import METRICS, SORTS
 from isochrone_client.screen import StopRequests, can_be_redrawn
-from isochrone_client.terminal import Output, Write
+from isochrone_client.terminal import Output
 from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import Choice, Seconds
 from isochrone_wire.answers import Metric
@@ -56,7 +57,7 @@ _UNLIMITED = 10_000
     help="How often to ask the collector.",
 )
 @click.option("--follow", is_flag=True, help="Without a screen: print again and again; json as one document per line.")
-@options.reading
+@options.printing
 @options.verdict
 @options.estimand
 def watch(
@@ -95,13 +96,13 @@ def watch(
         stop.check(results=True)
         return
 
-    def show(write: Write) -> None:
+    def show() -> None:
         answers, _ = observer.observe(question)
-        write(snapshot(answers, sort=sort, width=width))
+        terminal.write(snapshot(answers, sort=sort, width=width), replace(output, repeated=follow))
         if not answers.leaderboard.standings:
             raise no_samples(answers.leaderboard.window)
 
     width = terminal.render_options().width if output.format == "table" and not output.wide else _UNLIMITED
     with ReadClient(collector, timeout_us=timeout_us) as client:
         observer = Observer(client)
-        terminal.repeat(show, output=output, every_s=every_s if follow else None)
+        terminal.repeat(show, every_s=every_s) if follow else show()

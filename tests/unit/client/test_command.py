@@ -87,7 +87,7 @@ def test_every_help_has_an_example(name: str, flag: str) -> None:
 def test_reading_commands_share_their_options(name: str) -> None:
     """Each reading command has the same options for collector, timeout and output."""
     options = {option for parameter in COMMANDS[name].load().params for option in parameter.opts}
-    assert {"--collector", "--timeout", "--output", "-o", "--fields", "--exit-code"} <= options
+    assert {"--collector", "--timeout", "--output", "-o", "--fields", "--watch", "--exit-code"} <= options
     assert ("--window" in options) == (name not in ("targets", "vantages"))
 
 
@@ -118,6 +118,8 @@ def test_the_version_is_the_distributions() -> None:
         ["leaderboard", "--collector", "10.1.2.3:4600"],
         ["leaderboard", "--watch", "5", "--exit-code"],
         ["diff", "--watch", "--exit-code"],
+        ["targets", "--watch", "0"],
+        ["samples", "--follow", "--watch"],
         ["targets", "--fields", ""],
         ["targets", "--fields", " ,"],
         ["report", "--file", "report.pdf"],
