@@ -19,6 +19,8 @@ const KEY_HEADERS = [
   ...["authorization", "x-api-key", "x-goog-api-key", "api-key"],
   ...["openai-organization", "openai-project"],
 ];
+/** The ends of the names of parameters that are keys in the query of an address, such as `key` in Google's dialect. */
+const KEY_PARAMETER = /(key|token|secret|sig|signature|credential|auth|authorization|password)$/i;
 /** Of a response that is read ahead; the caller gets a larger one as it comes. */
 const MOST_HELD_BYTES = 4 << 20;
 
@@ -61,14 +63,15 @@ export function routedFetch(routes: Routes, own: typeof fetch = fetch): typeof f
       obstacle(entry) {
         if (entry.dialect !== dialect) return `speaks ${entry.dialect}, not ${dialect}`;
         const isOwn = new URL(entry.base_url).origin === url.origin;
-        return routes.obstacle(entry, { sendsCallersKey: !isOwn && KEY_HEADERS.some((name) => headers.has(name)) });
+        const hasKey = withoutKeys(url) !== url.search || KEY_HEADERS.some((name) => headers.has(name));
+        return routes.obstacle(entry, { sendsCallersKey: !isOwn && hasKey });
       },
       async ask(entry, abortSignal) {
         const { key } = routes.member(table, entry);
         const body = JSON.stringify({ ...document, model: entry.model });
         const addressed = { ...request.init, headers: headersFor(entry, headers, key), body, signal: abortSignal };
         // Another address must not get the key.
-        return outcomeOf(own(addressOf(request, entry), { ...addressed, redirect: "manual" }), dialect, stream === true);
+        return outcomeOf(own(addressOf(request, entry, key), { ...addressed, redirect: "manual" }), dialect, stream === true);
       },
       refuse: (status, code, message, more = {}) =>
         Response.json({ error: { message, type: code, code } }, { status, headers: more }),
@@ -97,12 +100,19 @@ function objectOf(text: string): Record<string, unknown> {
   }
 }
 
-/** The URL of the request at a member, whose base URL may have a query. */
-function addressOf({ url, endpoint }: DialectRequest, { base_url }: RouteEntry): URL {
+/** The URL of the request at a member, whose base URL may have a query; with a key of its own it gets no other one. */
+function addressOf({ url, endpoint }: DialectRequest, { base_url }: RouteEntry, key: string | undefined): URL {
   const address = new URL(base_url);
   address.pathname = address.pathname.replace(/\/+$/, "") + endpoint;
-  address.search = [address.search.slice(1), url.search.slice(1)].filter(Boolean).join("&");
+  const query = key ? withoutKeys(url) : url.search;
+  address.search = [address.search.slice(1), query.slice(1)].filter(Boolean).join("&");
   return address;
+}
+
+/** The query of an address without the keys in it. */
+function withoutKeys({ search }: URL): string {
+  const isKey = (pair: string): boolean => [...new URLSearchParams(pair).keys()].some((name) => KEY_PARAMETER.test(name));
+  return search && `?${search.slice(1).split("&").filter((pair) => !isKey(pair)).join("&")}`;
 }
 
 /** The headers for a member: if it has a key, that one instead of the caller's. */

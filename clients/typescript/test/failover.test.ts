@@ -22,11 +22,14 @@ const CASES: Record<string, Case[]> = JSON.parse(readFileSync(PATH, "utf8"));
 
 /** The scripts of the members by the first part of their path, `/CASE-NAME`. */
 const scripts = new Map<string, Case>();
+/** The query of the last request. */
+let query = "";
 
 /** Providers that answer by their scripts, otherwise with their name as text. */
 const providers = createServer(async (request, response) => {
   const [path = "", name] = /^\/\d+-(\w+)/.exec(request.url ?? "") ?? [];
   const script = scripts.get(path) ?? assert.fail(request.url);
+  query = new URL(request.url ?? "", "http://x").search.slice(1);
   const { stream } = JSON.parse((await request.toArray()).join(""));
   const { status = 200, body, then, retry_after, delay, pause, silent } = script;
   if (silent) return;
@@ -152,7 +155,7 @@ for (const one of CASES["members"] ?? assert.fail("no cases of members"))
     const { hosts, send_callers_key: sendCallersKey = false, callers_key: key = "caller" } = one;
     const options = { cacheFolder: null, keys: { mine: "sk-1" }, hosts, sendCallersKey, log: () => undefined };
     const answer = await routedFetch(world.routes(undefined, options))(
-      `${one.is_own ? origin : "http://127.0.0.1:9"}/v1/chat/completions`,
+      `${one.is_own ? origin : "http://127.0.0.1:9"}/v1/chat/completions${one.query ? `?${one.query}` : ""}`,
       {
         method: "POST",
         headers: key ? { authorization: `Bearer ${key}` } : {},
@@ -160,7 +163,10 @@ for (const one of CASES["members"] ?? assert.fail("no cases of members"))
       },
     );
     const text = await answer.text();
-    if (!one.why) return assert.equal(answer.status, 200);
+    if (!one.why) {
+      assert.equal(answer.status, 200);
+      return assert.equal(query, one.member_query ?? "");
+    }
     assert.equal(answer.status, 400);
     assert.ok(text.includes(`the route chat can take this request: sim/first ${one.why}`), text);
   });

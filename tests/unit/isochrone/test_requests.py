@@ -56,9 +56,12 @@ def test_the_body_changes_in_its_model_only() -> None:
     assert requests.body(cut, ENTRY) == b'{"model":"model-a","user":"\\ud83d"}'
     request = requests.read_request("POST", "https://x/v1/messages?beta=true", BODY)
     assert request is not None
-    assert requests.address(request, ENTRY) == "https://a.example:8443/v9/messages?beta=true"
+    assert requests.address(request, ENTRY, key=None) == "https://a.example:8443/v9/messages?beta=true"
     entry = replace(ENTRY, base_url="https://bücher.example:8443/ü/v1")
-    assert requests.address(chat_request(), entry) == "https://xn--bcher-kva.example:8443/%C3%BC/v1/chat/completions"
+    assert (
+        requests.address(chat_request(), entry, key=None)
+        == "https://xn--bcher-kva.example:8443/%C3%BC/v1/chat/completions"
+    )
     assert (b"host", b"xn--bcher-kva.example:8443") in requests.headers([], request, entry, key=None, size=1)
 
 

@@ -179,7 +179,7 @@ class Engine:
         """Return why the member cannot take the request; empty if it can."""
         if entry.dialect != request.dialect:
             return f"speaks {entry.dialect}, not {request.dialect}"
-        sends_key = not entry.credential_ref and requests.has_key(outgoing.headers)
+        sends_key = not entry.credential_ref and requests.has_key(outgoing.url, outgoing.headers)
         sends_key = sends_key and not requests.is_same_origin(outgoing.url, entry.base_url)
         return self.routes.obstacle(entry, sends_callers_key=sends_key)
 
@@ -309,7 +309,7 @@ def _addressed(outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry, 
     body = requests.body(request, entry)
     return Outgoing(
         method=outgoing.method,
-        url=requests.address(request, entry),
+        url=requests.address(request, entry, key=key),
         headers=requests.headers(outgoing.headers, request, entry, key=key, size=len(body)),
         body=body,
         # The caller's own address decided these.

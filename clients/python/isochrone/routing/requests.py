@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
 
 from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.failures import stated_failure
@@ -27,6 +27,8 @@ KEY_HEADERS = (
     *(b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"),
     *(b"openai-organization", b"openai-project"),
 )
+# The ends of the names of parameters that are keys in the query of an address, such as `key` in Google's dialect.
+_KEY_PARAMETER = re.compile(r"(key|token|secret|sig|signature|credential|auth|authorization|password)$", re.IGNORECASE)
 # Parts of the names of fields by which models call tools, search or run code, and providers keep what is said.
 _EFFECTS = re.compile(r"tools|functions|mcp|plugin|search|store|conversation|previous|background|container")
 _TOOLS = {"tools", "functions", "mcp_servers"}
@@ -87,9 +89,16 @@ def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:
     return ProviderRequest(dialect=_DIALECT_OF[end], endpoint=endpoint, document=document)
 
 
-def has_key(given: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether the caller sends a key."""
-    return any(name.lower() in KEY_HEADERS for name, _ in given)
+def has_key(url: str, given: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether the caller sends a key, in the query or in a header."""
+    return without_keys(url) != url or any(name.lower() in KEY_HEADERS for name, _ in given)
+
+
+def without_keys(url: str) -> str:
+    """The URL without the keys in its query."""
+    path, mark, query = url.partition("?")
+    kept = [pair for pair in query.split("&") if not _KEY_PARAMETER.search(unquote_plus(pair.partition("=")[0]))]
+    return f"{path}{mark}{'&'.join(kept)}"
 
 
 def is_same_origin(url: str, other: str) -> bool:
@@ -102,13 +111,15 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-def address(request: ProviderRequest, entry: RouteEntry) -> str:
-    """The URL of the request at a member: a host in other letters in punycode, such a path in percent codes."""
+def address(request: ProviderRequest, entry: RouteEntry, *, key: str | None) -> str:
+    """The URL of the request at a member, which gets none of the caller's keys if it has one of its own: a host in
+    other letters in punycode, such a path in percent codes.
+    """
     base, parts = entry.base_url, urlsplit(entry.base_url)
     if not base.isascii():
         netloc, path = parts.netloc.encode("idna").decode(), quote(parts.path, safe="/%")
         base = urlunsplit(parts._replace(netloc=netloc, path=path))
-    return endpoint_url(base, request.endpoint)
+    return endpoint_url(base, without_keys(request.endpoint) if key else request.endpoint)
 
 
 def body(request: ProviderRequest, entry: RouteEntry) -> bytes:

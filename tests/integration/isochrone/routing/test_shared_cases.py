@@ -120,8 +120,12 @@ async def test_failover(
 @BOTH_TRANSPORTS
 @pytest.mark.parametrize("is_streamed", [False, True])
 @cases("deadlines")
+        assert not heads
 async def test_deadlines(
     world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool, is_blocking: bool
+        target = heads[0].split()[1].decode()
+        assert target == "/v1/chat/completions" + f"?{case.get('member_query', '')}".rstrip("?")
+        assert not case.get("entry") or b"caller" not in heads[0]
 ) -> None:
     """How long a member may be silent; see the law of each case."""
     if is_streamed in case.get("stream", [False, True]):
@@ -131,7 +135,13 @@ async def test_deadlines(
 @cases("members")
 async def test_members(world: World, case: Case) -> None:
     """Which members may take a request, and why others may not; see the law of each case."""
-    async with peer(member("first", {}, is_streamed=False)) as port:
+    heads, answering = list[bytes](), member("first", {}, is_streamed=False)
+
+    async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        await answering(reader, writer)
+
+    async with peer(record, reads_head=False) as port:
         entry = replace(world.entry("first", weight=1.0, url=f"http://127.0.0.1:{port}/v1"), **case.get("entry", {}))
         world.publish(entry)
         options = {"hosts": case.get("hosts"), "send_callers_key": case.get("send_callers_key", False)}
