@@ -51,11 +51,13 @@ class Connections:
         while (connection := self._take(origin)) is not None and connection.has_expired():
             await self._close([connection])
         connection = connection or self._make(origin)
-        self._busy.add(connection)
+        with self._lock:
+            self._busy.add(connection)
         try:
             response = await connection.handle_async_request(request)
         except BaseException:
-            self._busy.discard(connection)
+            with self._lock:
+                self._busy.discard(connection)
             raise
         response.stream = _Body(response.stream, partial(self._release, origin, connection))
         return response

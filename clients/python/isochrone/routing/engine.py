@@ -214,10 +214,10 @@ class Engine:
         if not isinstance(hedge, HedgePlan):
             self.routes.count(f"not_hedged_{hedge.value}")
             return [await self._attempt(sending, order[0], is_last=len(order) == 1)]
-        self.routes.budget.add_request()
+        self.routes.expect_hedge()
 
         def second() -> Start[Attempt] | None:
-            if not self.routes.budget.take():
+            if not self.routes.take_hedge():
                 return None
             self.routes.count("hedges")
             is_last = len(order) == len((order[0], hedge.entry))

@@ -92,7 +92,7 @@ class Routes:
         self.failover_on_refusals = failover_on_refusals
         self.first_token_s = first_token_s
         self.deadline_s = deadline_s
-        self.budget = HedgeBudget(ratio=hedge_ratio, tokens=1.0 if hedge_ratio else 0.0)
+        self._budget = HedgeBudget(ratio=hedge_ratio, tokens=1.0 if hedge_ratio else 0.0)
         self.cooldowns = Cooldowns()
         self.counters: Counter[str] = Counter()
         self.background = BackgroundLoop()
@@ -270,6 +270,16 @@ class Routes:
             self.counters[event] += 1
         if self._on_event is not None:
             self._on_event(event)
+
+    def expect_hedge(self) -> None:
+        """Note a request that could be hedged, which adds to the budget of second requests."""
+        with self._lock:
+            self._budget.add_request()
+
+    def take_hedge(self) -> bool:
+        """Take a second request from their budget; return whether there was one."""
+        with self._lock:
+            return self._budget.take()
 
     @property
     def effective(self) -> dict[str, float]:
