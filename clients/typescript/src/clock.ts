@@ -1,5 +1,7 @@
 /** The collector's clock, by which tables expire. */
 
+import os from "node:os";
+
 /** The `Date` header has whole seconds. */
 const TOLERANCE_MS = 2_000;
 
@@ -8,24 +10,22 @@ const TOLERANCE_MS = 2_000;
  * nothing; without one, this machine's clock. All instants are milliseconds.
  */
 export class CollectorClock {
-  readonly #wall: () => number;
-  readonly #steady: () => number;
   #ahead: number | undefined;
-
-  constructor(wall = () => Date.now(), steady = () => performance.now()) {
-    this.#wall = wall;
-    this.#steady = steady;
-  }
 
   /** The instant, in milliseconds since the epoch. */
   now(): number {
-    return this.#ahead === undefined ? this.#wall() : this.#steady() + this.#ahead;
+    return this.#ahead === undefined ? Date.now() : steady() + this.#ahead;
   }
 
   /** Set the clock by a `Date` header that has just arrived. */
   set(date: string): void {
-    const wall = this.#wall();
+    const wall = Date.now();
     const lead = Date.parse(date) - wall;
-    this.#ahead = wall + (Math.abs(lead) > TOLERANCE_MS ? lead : 0) - this.#steady();
+    this.#ahead = wall + (Math.abs(lead) > TOLERANCE_MS ? lead : 0) - steady();
   }
+}
+
+/** A clock that counts while the machine is suspended, too, which that of `performance` does not on every platform. */
+function steady(): number {
+  return os.uptime() * 1000;
 }

@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
+import os from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 
 import { optionFields } from "../src/ai.js";
 import { attemptLimitMs, firstTokenLimitMs, hasEffects, HedgeBudget, order, planHedge } from "../src/attempts.js";
@@ -21,9 +22,9 @@ const PATH = new URL("../../../cases.json", import.meta.url);
 const CASES: Record<string, Case[]> = JSON.parse(readFileSync(PATH, "utf8"));
 const NOW = Date.parse("2026-11-21T08:00:00Z");
 
-function cases(subject: string, check: (one: Case) => void): void {
+function cases(subject: string, check: (one: Case, t: TestContext) => void): void {
   const found = CASES[subject] ?? assert.fail(`no cases of ${subject}`);
-  for (const one of found) test(`${subject}: ${one.law}`, () => check(one));
+  for (const one of found) test(`${subject}: ${one.law}`, (t) => check(one, t));
 }
 
 function instant(seconds: number): string {
@@ -150,14 +151,15 @@ cases("limits", (one) => {
   assert.equal(found, (one.seconds ?? Infinity) * 1000);
 });
 
-cases("clock", (one) => {
-  let [wall, steady] = [0, 0];
-  const clock = new CollectorClock(
-    () => NOW + wall * 1000,
-    () => steady * 1000,
-  );
+cases("clock", (one, t) => {
+  let [wall, steady, suspended] = [0, 0, 0];
+  t.mock.method(Date, "now", () => NOW + wall * 1000);
+  // As on platforms whose steady clock stops while the machine is suspended.
+  t.mock.method(performance, "now", () => steady * 1000);
+  t.mock.method(os, "uptime", () => steady + suspended);
+  const clock = new CollectorClock();
   for (const step of one.steps) {
-    ({ wall, steady } = step);
+    ({ wall, steady, suspended = 0 } = step);
     if (step.date) clock.set(step.date);
     else assert.equal(clock.now(), NOW + step.now * 1000);
   }

@@ -35,27 +35,25 @@ def _wall_us() -> int:
 
 
 def _steady_us() -> int:
-    # On Linux this clock counts while the machine is suspended, too.
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return (time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)) // 1000
+    """A clock that counts while the machine is suspended, too; on macOS it is the one that stops on Linux."""
+    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1000
 
 
 @dataclass(slots=True)
 class CollectorClock:
     """The collector's clock: its last `Date` header and a steady clock since; without one, this machine's clock."""
 
-    wall_us: Callable[[], int] = _wall_us
-    steady_us: Callable[[], int] = _steady_us
     _ahead_us: int | None = None
 
     def now_at(self) -> int:
         """The instant, in microseconds since the epoch."""
-        return self.wall_us() if self._ahead_us is None else self.steady_us() + self._ahead_us
+        return _wall_us() if self._ahead_us is None else _steady_us() + self._ahead_us
 
     def set(self, date: str) -> None:
         """Set the clock by a `Date` header that has just arrived."""
-        wall_us = self.wall_us()
-        self._ahead_us = wall_us + lead_us(date, now_at=wall_us) - self.steady_us()
+        wall_us = _wall_us()
+        self._ahead_us = wall_us + lead_us(date, now_at=wall_us) - _steady_us()
 
 
 def lead_us(date: str, *, now_at: int) -> int:
