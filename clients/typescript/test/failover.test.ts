@@ -43,12 +43,13 @@ const providers = createServer(async (request, response) => {
   const end = pause ? ":\n\n" : "";
   response.writeHead(status, {
     "content-type": isEvents ? "text/event-stream" : (script.type ?? "application/json"),
-    "content-length": text.length + end.length + (then === "cut" || then === "silence" ? 1 : 0),
+    "content-length": text.length + end.length + ({ cut: 1, silence: 1, drops: 1 << 20 }[then as string] ?? 0),
     ...(retry_after && { "retry-after": retry_after }),
   });
   response.flushHeaders();
   response.write(text);
   if (pause) await sleep(pause * 1000);
+  for (; then === "drops" && !request.socket.destroyed; await sleep(20)) response.write(" ");
   if (then !== "silence") setImmediate(() => (then === "cut" ? request.socket.destroy() : response.end(end)));
 });
 

@@ -1,7 +1,6 @@
 """The transport passes the cases of `clients/cases.json` in which members answer requests."""
 
 import asyncio
-import json
 import logging
 import math
 from contextlib import AsyncExitStack
@@ -11,8 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from fixtures.peer import Handler, peer, reset
+from fixtures.peer import peer
 from fixtures.routing_client import MESSAGES, World
+from fixtures.scripted_member import member
 from isochrone.routing import Routes
 from isochrone.routing.httpx2 import AsyncTransport, Transport
 from testdata.client_cases import cases
@@ -22,36 +22,6 @@ NAMES = ("first", "second")
 TOOLS = [{"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}]
 BOTH_TRANSPORTS = pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
 URL = "http://127.0.0.1:9/v1/chat/completions"
-
-
-def member(name: str, script: Case, *, is_streamed: bool) -> Handler:
-    """A provider that answers by the script of a case, otherwise with its name as text."""
-    status = script.get("status", 200)
-    chunks = script.get("data", [{"choices": [{"index": 0, "delta": {"content": name}, "finish_reason": "stop"}]}])
-    body = {"error": {"message": "no"}} if status != 200 else {"choices": [{"message": {"content": name}}]}
-    text = script.get("body", json.dumps(body))
-    kind = script.get("type", "application/json")
-    if is_streamed and status == 200 and "body" not in script:
-        text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
-        kind = "text/event-stream"
-    head = f"HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\nconnection: close\r\n"
-    if "retry_after" in script:
-        head += f"retry-after: {script['retry_after']}\r\n"
-    then, end = script.get("then"), ":\n\n" if "pause" in script else ""
-    size = len(text + end) + (then in ("cut", "silence"))
-
-    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if then == "reset":
-            return reset(writer)
-        await (asyncio.Event().wait() if script.get("silent") else asyncio.sleep(script.get("delay", 0)))
-        writer.write(f"{head}content-length: {size}\r\n\r\n{text}".encode())
-        await writer.drain()
-        await (asyncio.Event().wait() if then == "silence" else asyncio.sleep(script.get("pause", 0)))
-        writer.write(end.encode())
-        await writer.drain()
-        return None
-
-    return handle
 
 
 async def answer_of(client: httpx2.AsyncClient | httpx2.Client, **more: Any) -> str | int:
@@ -120,12 +90,8 @@ async def test_failover(
 @BOTH_TRANSPORTS
 @pytest.mark.parametrize("is_streamed", [False, True])
 @cases("deadlines")
-        assert not heads
 async def test_deadlines(
     world: World, case: Case, caplog: pytest.LogCaptureFixture, *, is_streamed: bool, is_blocking: bool
-        target = heads[0].split()[1].decode()
-        assert target == "/v1/chat/completions" + f"?{case.get('member_query', '')}".rstrip("?")
-        assert not case.get("entry") or b"caller" not in heads[0]
 ) -> None:
     """How long a member may be silent; see the law of each case."""
     if is_streamed in case.get("stream", [False, True]):
@@ -146,7 +112,7 @@ async def test_members(world: World, case: Case) -> None:
         world.publish(entry)
         options = {"hosts": case.get("hosts"), "send_callers_key": case.get("send_callers_key", False)}
         routes = await asyncio.to_thread(world.routes, keys={"mine": "sk-1"}, **options)
-        url = URL.replace(":9/", f":{port}/") if case.get("is_own") else URL
+        url = (URL.replace(":9/", f":{port}/") if case.get("is_own") else URL) + f"?{case.get('query', '')}".rstrip("?")
         key = case.get("callers_key", "caller")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         async with httpx2.AsyncClient(transport=AsyncTransport(routes)) as client:
@@ -154,8 +120,12 @@ async def test_members(world: World, case: Case) -> None:
     if case["why"]:
         assert answer.status_code == 400
         assert f"the route chat can take this request: sim/first {case['why']}" in answer.text
+        assert not heads
     else:
         assert answer.is_success
+        target = heads[0].split()[1].decode()
+        assert target == "/v1/chat/completions" + f"?{case.get('member_query', '')}".rstrip("?")
+        assert not case.get("entry") or b"caller" not in heads[0]
 
 
 @BOTH_TRANSPORTS
