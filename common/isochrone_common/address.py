@@ -52,6 +52,14 @@ def parse_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
     return Address(host, int(port))
 
 
+def host_of(header: str) -> str:
+    """Return the host of a `Host` header in lower case; nothing if it has none."""
+    try:
+        return parse_address(header).host.lower()
+    except ValueError:
+        return ""
+
+
 def parse_local_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
     """Parse `unix:path`, or what `parse_address` accepts. Raises `ValueError` with a message for users."""
     path = text.strip().removeprefix(UNIX)

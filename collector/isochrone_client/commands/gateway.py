@@ -1,6 +1,7 @@
 """`isochrone gateway`: a program beside a service that routes the requests of any client."""
 
-import math
+import asyncio
+from typing import Any
 
 import click
 
@@ -49,6 +50,7 @@ _PORT = 4000
     "hosts",
     multiple=True,
     metavar="HOST",
+    callback=lambda _context, _parameter, hosts: hosts or None,
     help="Send requests and keys to this host only; several times for several.  [default: every host of a table]",
 )
 @click.option(
@@ -71,9 +73,11 @@ _PORT = 4000
 @click.option(
     "--deadline",
     "deadline_s",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, 600, min_open=True),
+    default=600.0,
+    show_default=True,
     metavar="SECONDS",
-    help="The time of all members together until the answer begins.  [default: 600]",
+    help="The time of all members together until the answer begins.",
 )
 @click.option(
     "--failover-on-refusals/--no-failover-on-refusals",
@@ -106,15 +110,10 @@ def gateway(
     routes: tuple[str, ...],
     listen: str,
     token: str,
-    hosts: tuple[str, ...],
-    hedge_ratio: float,
-    hedge_effects: bool,
-    first_token_s: float | None,
-    deadline_s: float | None,
-    failover_on_refusals: bool,
     max_connections: int,
     request_s: float,
     log_format: LogFormat,
+    **routing: Any,  # noqa: ANN401  # options of `Routes`
 ) -> None:
     """Route requests of any client by the tables of a region, as the libraries for Python and TypeScript do.
 
@@ -126,7 +125,7 @@ def gateway(
     Ctrl-C ends it after the open streams, a second Ctrl-C at once.
     """
     with options.needing("isochrone gateway", "starlette", "uvicorn", extra="gateway"):
-        from isochrone.gateway import access, app, metrics, server  # noqa: PLC0415  # an extra
+        from isochrone.gateway import access, app, server  # noqa: PLC0415  # an extra
     from isochrone.routing import Routes  # noqa: PLC0415  # as above
 
     try:
@@ -146,13 +145,10 @@ def gateway(
         region,
         token=identity.credential if identity and trust.tls else None,
         trust=trust,
-        hosts=hosts or None,
-        hedge_ratio=hedge_ratio,
-        hedge_effects=hedge_effects,
-        first_token_s=first_token_s,
-        deadline_s=math.inf if deadline_s is None else deadline_s,
-        failover_on_refusals=failover_on_refusals,
-        on_event=lambda event: metrics.EVENTS.labels(event).inc(),
+        on_event=lambda event: app.EVENTS.labels(event).inc(),
         metrics=True,
+        **routing,
     )
-    server.serve(found, routes, listener, allowed, app.Limits(max_connections, request_s))
+    with found:
+        engine = app.GatewayEngine(found, found.new_pool(), served=routes)
+        asyncio.run(server.serve(engine, listener, allowed, max_connections, request_s))

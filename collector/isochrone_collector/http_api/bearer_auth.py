@@ -16,7 +16,7 @@ from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import BadRequest, CollectorError, Unauthenticated
 from isochrone_collector.http_api import requests, responses
-from isochrone_common.address import parse_address
+from isochrone_common.address import host_of
 from isochrone_wire.operations import Role
 from isochrone_wire.text import shortened
 from isochrone_wire.workloads import MAX_NAME_CHARS
@@ -65,11 +65,7 @@ class BearerAuth:
         given = request.headers.get("host")
         if self.hosts is None or given is None or request.url.scheme == "https":
             return
-        try:
-            host = parse_address(given).host.lower()
-        except ValueError:
-            host = ""
-        if host not in self.hosts:
+        if host_of(given) not in self.hosts:
             shown = shortened(given, MAX_NAME_CHARS)
             raise BadRequest(f"{shown!r} is not a host of this collector: use localhost, or allow it with --http-host")
 

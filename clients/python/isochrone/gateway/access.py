@@ -8,10 +8,9 @@ import hmac
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from isochrone_common.address import Address, parse_address
+from isochrone_common.address import Address, host_of
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-UNAUTHENTICATED, FORBIDDEN = 401, 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +23,15 @@ class Access:
     def refusal(self, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """The status and the reason of a refusal, by the headers of a request; `None` for a caller that may send."""
         given = headers.get("host")
-        if self.hosts and given is not None and _host(given) not in self.hosts:
-            return FORBIDDEN, f"{given[:80]!r} is not a host of this gateway: use {', '.join(sorted(self.hosts))}"
+        if self.hosts and given is not None and host_of(given) not in self.hosts:
+            return 403, f"{given[:80]!r} is not a host of this gateway: use {', '.join(sorted(self.hosts))}"
         if not self.token:
-            return (FORBIDDEN, "requests of web pages need a gateway with a token") if "origin" in headers else None
+            return (403, "requests of web pages need a gateway with a token") if "origin" in headers else None
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         keys = (bearer, headers.get("x-api-key", ""), headers.get("api-key", ""))
         if any(hmac.compare_digest(key.encode(), self.token.encode()) for key in keys):
             return None
-        return UNAUTHENTICATED, "the API key is not the token of this gateway"
+        return 401, "the API key is not the token of this gateway"
 
 
 def access_at(listen: Address, token: str) -> Access:
@@ -40,10 +39,3 @@ def access_at(listen: Address, token: str) -> Access:
     if not listen.is_loopback and not token:
         raise ValueError(f"{listen} can be reached from other machines, and the gateway spends money with your keys")
     return Access(token, frozenset({*_LOCAL_HOSTS, listen.host}) if listen.is_loopback else ())
-
-
-def _host(text: str) -> str:
-    try:
-        return parse_address(text).host.lower()
-    except ValueError:
-        return ""

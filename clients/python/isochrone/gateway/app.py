@@ -6,24 +6,26 @@ and the next one is read when the caller has room for it. A caller that leaves e
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import httpcore
 import structlog
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.middleware import Middleware
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from isochrone.gateway import answers, metrics
 from isochrone.gateway.access import Access
-from isochrone.routing.engine import ERRORS, MEMBER, Engine, Incoming, Outgoing, own_response
-from isochrone.routing.requests import KEY_HEADERS, ProviderRequest
+from isochrone.routing.engine import ERRORS, MEMBER, Engine, Incoming, Outgoing, own_response, refusal
+from isochrone.routing.requests import KEY_HEADERS, ProviderRequest, without_keys
+from isochrone_wire.durations import SECOND_US
 
 MAX_BODY_BYTES = 32 << 20
 _EXTENSIONS = {"timeout": {"connect": 5.0, "read": 600.0, "write": 60.0}}
@@ -35,6 +37,20 @@ _OF_CONNECTION = frozenset(
 _NOT_SENT = {*_OF_CONNECTION, *KEY_HEADERS, *b"forwarded via x-forwarded-for x-real-ip origin referer".split()}
 _OPEN = ("/healthz", "/readyz")
 _log = structlog.get_logger("isochrone.gateway")
+
+REQUESTS = Counter(
+    "isochrone_gateway_requests",
+    "Requests by route, member that answered and status; without a member, the gateway answered, or the caller left.",
+    ("route", "target", "status"),
+)
+FIRST_CONTENT = Histogram(
+    "isochrone_gateway_first_content_seconds",
+    "Time from a request to the head of its answer, which is sent with the first content of a stream.",
+    ("route", "target"),
+    buckets=(0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.5, 2, 3, 5, 8, 13, 21, 34, 60),
+)
+EVENTS = Counter("isochrone_gateway_events", "Events that `counters` of the clients count, too.", ("event",))
+STALE = Gauge("isochrone_gateway_table_stale_timestamp_seconds", "When the table in use expires.", ("route",))
 
 
 class GatewayEngine(Engine):
@@ -50,64 +66,35 @@ class GatewayEngine(Engine):
         if request is None:
             known = "POST /v1/chat/completions, /v1/responses and /v1/messages with a JSON object"
             return _refused(404, f"this gateway takes {known}, not this {outgoing.method}")
-        if names := self.names:
-            known = ", ".join(map(repr, names))
+        if known := ", ".join(map(repr, self.names)):
             message = f"the model {request.route[:80]!r} is not a route of this gateway: use {known}"
-            return _refused(404, message, code="model_not_found")
-        return _refused(503, "no route table has arrived from the collector yet", code="no_table")
+            return _refused(404, message, "model_not_found")
+        return _refused(503, "no route table has arrived from the collector yet")
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The number of connections of callers, and the seconds in which a request has to arrive."""
-
-    connections: int
-    request_s: float
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What the log has of a request. The times are seconds, the size is that of the body in bytes."""
-
-    began_s: float = field(default_factory=time.perf_counter)
-    first_s: float | None = None
-    status: int | None = None
-    member: Mapping[str, str] = field(default_factory=dict)
-    size: int = 0
-    ending: str = "the caller left"
-
-    def note(self) -> None:
-        """Log and count the request."""
-        whole_s, first_ms = time.perf_counter() - self.began_s, None
-        labels = self.member.get("route", ""), self.member.get("target", "")
-        metrics.REQUESTS.labels(*labels, str(self.status or "")).inc()
-        if self.first_s is not None:
-            first_ms = round(1000 * self.first_s, 1)
-            metrics.FIRST_CONTENT.labels(*labels).observe(self.first_s)
-        figures = {"first_ms": first_ms, "ms": round(1000 * whole_s, 1), "bytes": self.size}
-        _log.info("gateway.request", **self.member, status=self.status, **figures, ending=self.ending)
+    async def send(self, outgoing: Outgoing) -> Incoming:
+        """As `Engine.send`; without any response of a member, an error that says so."""
+        try:
+            return await super().send(outgoing)
+        except ERRORS as error:
+            status = 504 if isinstance(error, httpcore.TimeoutException) else 502
+            return _refused(status, f"no member has answered; the last one: {type(error).__name__} {error}".strip())
 
 
 @dataclass(eq=False)
 class Forwarding:
-    """Answers the requests for members."""
+    """Answers the requests for members, whose bodies have to arrive within `request_s` seconds."""
 
     engine: GatewayEngine
-    limits: Limits
+    request_s: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, unless the caller leaves before."""
-        request, request_s = Request(scope, receive), self.limits.request_s
+        request = Request(scope, receive)
         try:
-            async with asyncio.timeout(request_s):
+            async with asyncio.timeout(self.request_s):
                 body = await _body(request)
-        except TimeoutError:
-            await _own(408, f"the body of the request is not complete after {request_s:g} s")(scope, receive, send)
-            return
-        if body is None:
-            too_large = f"the body of the request is larger than {MAX_BODY_BYTES >> 20} MiB"
-            await _own(413, too_large)(scope, receive, send)
-            return
+        except TimeoutError as error:
+            raise HTTPException(408, f"the body of the request is not complete after {self.request_s:g} s") from error
         exchange = asyncio.create_task(self._exchange(request, body, send))
         left = asyncio.ensure_future(receive())
         try:
@@ -119,88 +106,85 @@ class Forwarding:
 
     async def _exchange(self, request: Request, body: bytes, send: Send) -> None:
         """Send a request to its members, and the response to the caller; one that breaks off stays incomplete."""
-        outcome, incoming = _Outcome(), None
+        began_s, incoming, member = time.perf_counter(), None, dict[str, str]()
+        line: dict[str, Any] = {"status": None, "first_ms": None, "bytes": 0, "ending": "the caller left"}
         headers = [pair for pair in request.headers.raw if pair[0] not in _NOT_SENT]
-        outgoing = Outgoing(
-            method=request.method, url=str(request.url), headers=headers, body=body, extensions=_EXTENSIONS
-        )
+        url = without_keys(str(request.url))
+        outgoing = Outgoing(method=request.method, url=url, headers=headers, body=body, extensions=_EXTENSIONS)
         try:
-            incoming = await self._answer(outgoing)
-            outcome.first_s, outcome.status = time.perf_counter() - outcome.began_s, incoming.status
-            outcome.member = incoming.extensions.get(MEMBER, {})
-            await send(_head(incoming, outcome.member))
+            incoming = await self.engine.send(outgoing)
+            first_s, member = time.perf_counter() - began_s, incoming.extensions.get(MEMBER, {})
+            line |= {"status": incoming.status, "first_ms": round(1000 * first_s, 1)}
+            FIRST_CONTENT.labels(*_labels(member)).observe(first_s)
+            await send(_head(incoming, member))
             async for data in incoming.body():
-                outcome.size += len(data)
+                line["bytes"] += len(data)
                 await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-            outcome.ending = "complete"
+            line["ending"] = "complete"
         except ERRORS as error:
-            outcome.ending = f"broken off: {type(error).__name__} {error}".strip()
+            line["ending"] = f"broken off: {type(error).__name__} {error}".strip()
         except Exception as error:  # noqa: BLE001  # uvicorn answers with status 500
-            outcome.ending = f"failed: {error!r}"
+            line["ending"] = f"failed: {error!r}"
         finally:
             if incoming is not None:
                 await incoming.aclose()
-            outcome.note()
-
-    async def _answer(self, outgoing: Outgoing) -> Incoming:
-        try:
-            return await self.engine.send(outgoing)
-        except ERRORS as error:
-            status = 504 if isinstance(error, httpcore.TimeoutException) else 502
-            return _refused(status, f"no member has answered; the last one: {type(error).__name__} {error}".strip())
+            REQUESTS.labels(*_labels(member), str(line["status"] or "")).inc()
+            _log.info("gateway.request", **member, **line, ms=round(1000 * (time.perf_counter() - began_s), 1))
 
 
-@dataclass(eq=False)
-class Guard:
-    """Middleware that refuses callers without access."""
-
-    app: ASGIApp
-    access: Access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        refusal = None if scope["path"] in _OPEN else self.access.refusal(Headers(scope=scope))
-        if refusal is not None:
-            _log.info("gateway.refused", status=refusal[0], reason=refusal[1])
-        await (self.app if refusal is None else _own(*refusal))(scope, receive, send)
-
-
-def create_app(engine: GatewayEngine, access: Access, limits: Limits) -> Starlette:
+def create_app(engine: GatewayEngine, access: Access, request_s: float) -> ASGIApp:
     """Create the application."""
 
     async def readyz(_request: Request) -> Response:
         names = engine.names
         return JSONResponse({"ready": bool(names), "routes": names}, status_code=200 if names else 503)
 
-    async def exposition(request: Request) -> Response:
-        content, media_type = metrics.exposition(engine.routes, request.headers.get("accept", ""))
-        return Response(content, headers={"content-type": media_type})
+    async def models(_request: Request) -> Response:
+        since = {"created": 0, "created_at": "1970-01-01T00:00:00Z"}
+        common = {"object": "model", "type": "model", "owned_by": "isochrone", **since}
+        found = [{"id": name, "display_name": name, **common} for name in engine.names]
+        return JSONResponse({"object": "list", "data": found, "has_more": False})
 
-    return Starlette(
-        routes=[
-            Route("/healthz", lambda _: JSONResponse({"alive": True})),
-            Route("/readyz", readyz),
-            Route("/metrics", exposition),
-            Route("/v1/models", lambda _: JSONResponse(answers.models(engine.names))),
-            Route("/{path:path}", Forwarding(engine, limits)),
-        ],
-        middleware=[Middleware(Guard, access=access)],
-    )
+    async def metrics(request: Request) -> Response:
+        for table in engine.routes.tables():
+            STALE.labels(table.route).set(table.stale_until_at / SECOND_US)
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(REGISTRY), headers={"content-type": media_type})
+
+    routes = [
+        Route("/healthz", lambda _: JSONResponse({"alive": True})),
+        Route("/readyz", readyz),
+        Route("/metrics", metrics),
+        Route("/v1/models", models),
+        Route("/{path:path}", Forwarding(engine, request_s)),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _own})
+    return _guarded(app, access)
 
 
-async def _body(request: Request) -> bytes | None:
-    """The body of a request; `None` if it is too large."""
-    stated = request.headers.get("content-length", "")
-    if stated.isdecimal() and int(stated) > MAX_BODY_BYTES:
-        return None
-    parts, size = list[bytes](), 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            return None
-    return b"".join(parts)
+def _guarded(app: ASGIApp, access: Access) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        if scope["path"] in _OPEN or not (why := access.refusal(request.headers)):
+            return await app(scope, receive, send)
+        _log.info("gateway.refused", status=why[0], reason=why[1])
+        return await (await _own(request, HTTPException(*why)))(scope, receive, send)
+
+    return guard
+
+
+async def _body(request: Request) -> bytes:
+    body, parts, stated = bytearray(), request.stream(), int(request.headers.get("content-length", 0))
+    while max(len(body), stated) <= MAX_BODY_BYTES:
+        if (part := await anext(parts, None)) is None:
+            return bytes(body)
+        body += part
+    raise HTTPException(413, f"the body of the request is larger than {MAX_BODY_BYTES >> 20} MiB")
+
+
+def _labels(member: Mapping[str, str]) -> tuple[str, str]:
+    return member.get("route", ""), member.get("target", "")
 
 
 def _head(incoming: Incoming, member: Mapping[str, str]) -> dict[str, Any]:
@@ -210,9 +194,10 @@ def _head(incoming: Incoming, member: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "http.response.start", "status": incoming.status, "headers": kept}
 
 
-def _own(status: int, message: str) -> Response:
-    return Response(answers.error(status, message), status, media_type="application/json")
+async def _own(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse(refusal(HTTPStatus(error.status_code).name.lower(), error.detail), error.status_code)
 
 
-def _refused(status: int, message: str, *, code: str | None = None) -> Incoming:
-    return own_response(status, answers.error(status, message, code=code))
+def _refused(status: int, message: str, code: str = "") -> Incoming:
+    return own_response(status, refusal(code or HTTPStatus(status).name.lower(), message))

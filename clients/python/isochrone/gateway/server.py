@@ -5,10 +5,7 @@ Ctrl-C and SIGTERM end it after the open streams, and a second one at once.
 
 import asyncio
 import logging
-import signal
 import socket
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -18,7 +15,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isochrone.gateway.access import Access
-from isochrone.gateway.app import GatewayEngine, Limits, create_app
+from isochrone.gateway.app import GatewayEngine, create_app
 from isochrone.routing.routes import Routes
 from isochrone_common.address import Address
 
@@ -31,20 +28,15 @@ def bind(listen: Address) -> socket.socket:
     return socket.create_server((listen.host, listen.port), family=family, backlog=2048)
 
 
-def serve(routes: Routes, served: Collection[str], listener: socket.socket, access: Access, limits: Limits) -> None:
-    """Serve on the socket until a signal ends it; `served` are the names of routes, all if empty."""
-    with routes:
-        asyncio.run(_serve(routes, frozenset(served), listener, access, limits))
-
-
-async def _serve(
-    routes: Routes, served: Collection[str], listener: socket.socket, access: Access, limits: Limits
+async def serve(
+    engine: GatewayEngine, listener: socket.socket, access: Access, most_connections: int, request_s: float
 ) -> None:
-    engine = GatewayEngine(routes, routes.new_pool(), served=served)
+    """Serve on the socket until a signal ends it; a request has to arrive within `request_s` seconds."""
+    routes = engine.routes
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # of streams that break off, the log has a line
     config = Config(
-        create_app(engine, access, limits),
-        http=partial(_Connection, limits, routes),  # type: ignore[arg-type]  # it is called only
+        create_app(engine, access, request_s),
+        http=partial(_Connection, routes, most_connections, request_s),  # type: ignore[arg-type]  # it is called only
         ws="none",
         lifespan="off",
         log_config=None,
@@ -52,14 +44,11 @@ async def _serve(
         proxy_headers=False,
         server_header=False,
     )
-    server = _Server(config)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     host, port = listener.getsockname()[:2]
     _log.info("gateway.started", url=f"http://{Address(host, port)}/v1", region=routes.region, collector=routes.url)
     reporting = asyncio.create_task(_report_routes(engine))
     try:
-        await server.serve(sockets=[listener])
+        await _Server(config).serve(sockets=[listener])
     finally:
         reporting.cancel()
         await engine.aclose()
@@ -83,15 +72,15 @@ async def _report_routes(engine: GatewayEngine) -> None:
 class _Connection(H11Protocol):
     """A connection of a caller, which is closed beyond their limit, and without the head of a request in its time."""
 
-    def __init__(self, limits: Limits, routes: Routes, **more: Any) -> None:  # noqa: ANN401  # uvicorn's
+    def __init__(self, routes: Routes, most: int, request_s: float, **more: Any) -> None:  # noqa: ANN401  # uvicorn's
         super().__init__(**more)
-        self._limits, self._routes = limits, routes
+        self._routes, self._most, self._request_s = routes, most, request_s
         self._waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections:
-            self._routes.warn(f"more than {self._limits.connections} connections are closed: raise --max-connections")
+        if len(self.connections) > self._most:
+            self._routes.warn(f"more than {self._most} connections are closed: raise --max-connections")
             transport.close()
         self._await_head()
 
@@ -107,7 +96,7 @@ class _Connection(H11Protocol):
     def _await_head(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
-        self._waiting = self.loop.call_later(self._limits.request_s, self._close_if, self.cycle)
+        self._waiting = self.loop.call_later(self._request_s, self._close_if, self.cycle)
 
     def _close_if(self, last: object) -> None:
         if self.cycle is last:  # which is the last request
@@ -115,15 +104,9 @@ class _Connection(H11Protocol):
 
 
 class _Server(Server):
-    """A uvicorn server whose signals this module handles."""
+    """A uvicorn server that a second signal of either kind ends at once."""
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signals."""
-        yield
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  # uvicorn's
         """End after the open requests; at once if it is called again."""
         _log.info("gateway.stopping", open_requests=len(self.server_state.tasks), at_once=self.should_exit)
-        self.force_exit = self.should_exit
-        super().handle_exit(sig, frame)
+        self.should_exit, self.force_exit = True, self.should_exit

@@ -376,21 +376,23 @@ def _header(headers: Headers, wanted: bytes) -> bytes:
 def _refusal(rest_s: float) -> Incoming:
     """A 429 in place of a request that no member may take; callers wait and try again."""
     wait = (b"retry-after", str(max(1, math.ceil(rest_s))).encode())
-    return _error(429, "no_capacity", "no member of the route has capacity", wait)
+    return own_response(429, refusal("no_capacity", "no member of the route has capacity"), wait)
 
 
 def _no_member(table: RouteTable, obstacles: Iterable[str]) -> Incoming:
     """A 400 in place of a request that no member can take: its model is no model of the caller's own provider."""
     whys = (f"{entry.target} {why}" for entry, why in zip(table.entries, obstacles, strict=True))
-    return _error(400, "no_member", f"no member of the route {table.route} can take this request: {'; '.join(whys)}")
+    message = f"no member of the route {table.route} can take this request: {'; '.join(whys)}"
+    return own_response(400, refusal("no_member", message))
 
 
-def _error(status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> Incoming:
-    body = {"type": "error", "error": {"message": message, "type": code, "code": code}}
-    return own_response(status, json.dumps(body).encode(), *headers)
+def refusal(code: str, message: str) -> dict[str, Any]:
+    """An error in a form that the SDKs of OpenAI and Anthropic both read."""
+    return {"type": "error", "error": {"message": message, "type": code, "code": code}}
 
 
-def own_response(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Incoming:
+def own_response(status: int, document: object, *headers: tuple[bytes, bytes]) -> Incoming:
+    body = json.dumps(document).encode()
     """A response with JSON that is not a provider's."""
     usual = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     return _incoming(httpcore.Response(status, headers=[*usual, *headers], content=body))

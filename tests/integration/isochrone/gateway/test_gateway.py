@@ -215,15 +215,17 @@ async def test_the_key_is_the_members(world: World, gateway: StartGateway) -> No
         running = await asyncio.to_thread(gateway, MY_SIM_API_KEY="sk-member")
         headers = {"authorization": "Bearer caller", "x-api-key": "caller", "cookie": "a=caller"}
         headers |= {"x-forwarded-for": "caller", "x-real-ip": "caller", "referer": "http://caller"}
-        await asyncio.to_thread(running.post, json=STREAM, headers=headers)
+        path = "/chat/completions?key=caller&beta=1"
+        await asyncio.to_thread(running.post, path, json=STREAM, headers=headers)
         world.publish(world.entry("none", weight=1.0, url=url))
         for _ in range(400):
             if b"sk-member" not in heads[-1]:
                 break
-            await asyncio.to_thread(running.post, json=STREAM, headers=headers)
+            await asyncio.to_thread(running.post, path, json=STREAM, headers=headers)
     assert b"sk-member" not in heads[-1]
     assert b"Bearer sk-member" in heads[0]
     assert not any(b"caller" in head for head in heads)
+    assert all(head.startswith(b"POST /v1/chat/completions?beta=1 ") for head in heads)
 
 
 def test_requests_that_no_member_can_take(world: World, gateway: StartGateway) -> None:
