@@ -24,7 +24,7 @@ from prometheus_client import Counter, Gauge
 
 from isochrone.litellm import requests
 from isochrone.litellm.requests import chosen_deployments, target_of
-from isochrone.routing.attempts import Cooldowns, Failure, failure_of
+from isochrone.routing.attempts import Cooldowns, Failure, failure_of, refusal_text
 from isochrone.routing.effectiveness import followed
 from isochrone.routing.engine import retry_after_s
 from isochrone.routing.routes import DEFAULT_CACHE_FOLDER, Routes
@@ -73,11 +73,15 @@ class _Draw:
 
 @dataclass(eq=False, slots=True)
 class _Attempts:
-    """The attempts of a request: the deployments that have failed, and the draw for the attempt that begins."""
+    """The attempts of a request: the deployments that have failed, and the draw for the attempt that begins, which is
+    `noted` when LiteLLM has chosen. All have the same random `number`, so that members follow the drawn one by rank.
+    """
 
     trace_id: object
     failed: set[str] = field(default_factory=set)
     draw: _Draw | None = None
+    is_noted: bool = False
+    number: float = field(default_factory=random.random)
 
 
 # LiteLLM makes all attempts in the task of the request.
@@ -158,7 +162,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         if attempts is None or trace_id is None or attempts.trace_id != trace_id:
             _attempts.set(attempts := _Attempts(trace_id))
         attempts.failed |= requests.failed_deployments(request)
-        attempts.draw = None
+        attempts.draw, attempts.is_noted = None, False
         try:
             return await self._chosen(model, healthy_deployments, request, attempts)
         except litellm.BadRequestError:
@@ -174,9 +178,9 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
     ) -> None:
         """Note the deployment that LiteLLM has chosen."""
         attempts = _attempts.get()
-        if attempts is None or attempts.draw is None:
+        if attempts is None or attempts.draw is None or attempts.is_noted:
             return
-        draw, attempts.draw = attempts.draw, None
+        draw, attempts.is_noted = attempts.draw, True
         table, is_followed = draw.table, requests.deployment_of(deployment) in draw.deployments
         labels = (table.client_region, table.route)
         if attempts.failed:
@@ -202,8 +206,11 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         if not isinstance(status, int):
             return
         failure, asked_s = failure_of(status), None
-        if failure is None:
+        if failure is None:  # the caller's own error
+            self._succeeded(deployment)
             return
+        if failure is Failure.REFUSED and attempts and attempts.draw:
+            self._warn_of_refusal(attempts.draw.table, deployment, status)
         is_throttled = failure is Failure.THROTTLED
         if is_throttled:
             response = getattr(exception, "response", None)
@@ -223,8 +230,17 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         """Note the success of a deployment, which ends its rest."""
         deployment = requests.deployment_of(kwargs.get("litellm_params", {}))
         if deployment is not None:
-            with self._lock:
-                self._cooldowns.succeed(deployment)
+            self._succeeded(deployment)
+
+    def _succeeded(self, deployment: str) -> None:
+        with self._lock:
+            self._cooldowns.succeed(deployment)
+
+    def _warn_of_refusal(self, table: RouteTable, deployment: str, status: int) -> None:
+        target = target_of(deployment, [entry.target for entry in table.entries], named=self._named)
+        for entry in table.entries:
+            if entry.target == target:
+                self._routes[table.client_region].warn(refusal_text(table.route, entry, status))
 
     async def _chosen(
         self, model: str, deployments: list[Deployment], request: dict[str, Any], attempts: _Attempts
@@ -241,7 +257,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
             return _left_alone(deployments, "unknown_route" if routes.wait(0) else "no_table", region=region)
         if requests.is_for_responses(request):
             deployments = self._that_respond(table, deployments)
-        draw = self._drawn(table, [_id(one) for one in deployments], tried=attempts.failed)
+        draw = self._drawn(table, [_id(one) for one in deployments], attempts)
         if not draw.deployments:
             self._require_members(table, [_id(one) for one in deployments])
             return _left_alone(deployments, "no_member", region=region, route=table.route)
@@ -250,7 +266,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         request.pop("_target_order", None)
         return [one for one in deployments if _id(one) in draw.deployments]
 
-    def _drawn(self, table: RouteTable, ids: Sequence[str], *, tried: Collection[str]) -> _Draw:
+    def _drawn(self, table: RouteTable, ids: Sequence[str], attempts: _Attempts) -> _Draw:
         names, now_s = [entry.target for entry in table.entries], time.monotonic()
         target = {one: target_of(one, names, named=self._named) for one in ids}
         with self._lock:
@@ -261,9 +277,9 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         chosen = chosen_deployments(
             table.entries,
             target,
-            tried=tried,
+            tried=attempts.failed,
             resting=resting,
-            draw=random.random(),  # noqa: S311  # no secret
+            draw=attempts.number,
         )
         # LiteLLM lets deployments rest, too: those that it leaves out.
         ready = {name for one, name in target.items() if one not in resting}

@@ -79,14 +79,13 @@ def chosen_deployments(
 ) -> frozenset[str]:
     """The deployments that a request goes to, of those whose `target` is given by their id; none without a member.
 
-    They are those of the member drawn by weight (`draw` is from 0 to 1, excluded), else of the first by rank, else
-    those that are no member; if they are `resting` after a failure, those that are not; and those that the request has
-    `tried` only if nothing else is left.
+    They are those of the member drawn by weight (`draw` is from 0 to 1, excluded, and the same for all attempts), else
+    of the first by rank, else those that are no member; if they are `resting` after a failure, those that are not; and
+    those that the request has `tried` only if nothing else is left.
     """
     if not any(target.values()):
         return frozenset()
-    untried = {target[one] for one in target if one not in tried}
-    wanted = order([entry for entry in entries if entry.target in untried], unassigned=0.0, draw=draw)
+    wanted = order([entry for entry in entries if entry.target in target.values()], unassigned=0.0, draw=draw)
     ranks = {entry.target: rank for rank, entry in enumerate(wanted)}
 
     def place(one: str) -> tuple[bool, bool, int]:

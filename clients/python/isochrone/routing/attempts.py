@@ -107,6 +107,12 @@ REFUSALS = {
 """The statuses with which a member refuses what another one may answer, and their usual reasons."""
 
 
+def refusal_text(route: str, entry: RouteEntry, status: int) -> str:
+    """The warning after one of these."""
+    why = f"{entry.target} (model {entry.model}) returned {status}: {REFUSALS[status]}"
+    return f"route {route}: {why}; requests go to the next member first"
+
+
 class Failure(StrEnum):
     """The kinds of failures of a member that the status of its response states."""
 

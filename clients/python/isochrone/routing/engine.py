@@ -29,13 +29,13 @@ import httpcore
 
 from isochrone.routing import requests
 from isochrone.routing.attempts import (
-    REFUSALS,
     Failure,
     HedgePlan,
     attempt_limit_s,
     failure_of,
     first_token_limit_s,
     plan_hedge,
+    refusal_text,
 )
 from isochrone.routing.connections import Pool
 from isochrone.routing.racing import LoopRacing, Racing, Start
@@ -273,8 +273,7 @@ class Engine:
         if failure is Failure.REFUSED:
             if not self.routes.failover_on_refusals:
                 return Attempt(entry, response)
-            why = f"{entry.target} (model {entry.model}) returned {response.status}: {REFUSALS[response.status]}"
-            self.routes.warn(f"route {request.route}: {why}; requests go to the next member first")
+            self.routes.warn(refusal_text(request.route, entry, response.status))
         is_throttled = failure is Failure.THROTTLED
         rest_s = retry_after_s(response.headers) if is_throttled else None
         self.routes.failed(entry.target, is_throttled=is_throttled, retry_after_s=rest_s)
@@ -392,7 +391,7 @@ def refusal(code: str, message: str) -> dict[str, Any]:
 
 
 def own_response(status: int, document: object, *headers: tuple[bytes, bytes]) -> Incoming:
-    body = json.dumps(document).encode()
     """A response with JSON that is not a provider's."""
+    body = json.dumps(document).encode()
     usual = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     return _incoming(httpcore.Response(status, headers=[*usual, *headers], content=body))
