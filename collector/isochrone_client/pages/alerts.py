@@ -200,6 +200,7 @@ def drift_page(answer: insights.DriftList) -> Page[insights.DriftEvent]:
             Column("rounds", lambda row: str(row.n_after), unit="after", priority=4),
         ),
         group=lambda row: f"{row.metric}, {'tokens/s' if row.metric is Metric.TOKENS_PER_SECOND else 'ms'}",
+        also={"unit": lambda row: row.metric.unit},
         notes=(watched_summary(answer), CHANGE),
     )
 

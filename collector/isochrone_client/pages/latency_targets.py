@@ -64,6 +64,7 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
         ),
         rows=lines,
         group=lambda line: f"from {line.region}",
+        units=dict.fromkeys(("quantile.value", "quantile.low", "quantile.high"), "us"),
         notes=(*_notes(uses), *((ESTIMAND,) if is_single else ()), *footnotes.notes),
         records=tuple(row_record(row) for row in answer.budgets),
     )

@@ -77,7 +77,7 @@ def page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[EntryRow
         title="where to send requests now",
         fields=(
             *(field for field in wire_fields(routes.RouteTable) if field.header in _OF_TABLE),
-            *wire_fields(routes.RouteEntry),
+            *wire_fields(routes.RouteEntry, units={"cost": "ms"}),
         ),
         columns=_columns(rows, now_at, footnotes),
         rows=rows,

@@ -3,7 +3,7 @@ from math import log
 
 from isochrone_client import formats
 from isochrone_client.pages.cells import SUMMARISED, Footnotes, no_samples, notes_that_hold, target_column
-from isochrone_client.render.page import Column, Page, answer_page
+from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
 from isochrone_wire.answers import Source, Window
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import Outcome
@@ -104,6 +104,7 @@ def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
             Column("newest", lambda row: formats.age(row.points[-1].at, now_at=now_at), unit="ago", priority=3),
         ),
         group=lambda row: f"from {row.region}",
+        units=dict.fromkeys(("points", "bins"), SUFFIX_OF[answer.metric.unit]),
         notes=notes_that_hold(
             (answer.series, _HISTORY),
             (bins, _axis(bins, answer.metric.unit)),

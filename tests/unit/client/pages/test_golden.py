@@ -181,6 +181,46 @@ def test_answers_match_the_golden_files(name: str, output: str) -> None:
     assert programs_text(name, output) == golden_file(name, output).read_text()
 
 
+UNIT = re.compile(r"(^|[_.])(us|at|ms|usd|percent|tokens|requests|per_second|per_usd|24h)([_.]|$)|usd_per_m_|^hour$")
+COUNTS = {
+    *("n", "n_eff", "n_before", "n_after", "baseline_n", "region_n", "attempts", "rounds", "rounds_needed"),
+    *("rounds_missed", "planned", "recorded", "failed", "throttled", "skipped", "switches", "targets", "classes"),
+    *("outcomes", "readings", "finished", "ledgered", "spool_depth", "quarantined", "dropped", "stalls", "chunks"),
+    *("output_chars", "retransmits", "frames_unknown", "joint_rounds", "vantages", "concurrency", "missing_keys"),
+    *("refused_targets", "rank", "rank_low", "rank_high", "number", "generation", "id", "target_id", "plan_version"),
+    *("refused_plan_version", "http_status"),
+}
+SHARES = {
+    *("share", "success", "goodput", "failures", "coverage", "weight", "weights", "max_weight", "unassigned"),
+    *("correlation", "faster_probability", "p_value", "q_value", "stall_lift", "usd_factor", "min_success"),
+    *("min_goodput", "temperature"),
+}
+OF_KIND = {"remaining", "limit", "lowest", "per_minute", "per_minute_low", "per_minute_high"}
+DEGREES = {"latitude", "longitude"}
+
+
+def numbers_in(page: Page[Any]) -> set[str]:
+    """The headings of the columns of CSV that have numbers; a list of objects has its own names."""
+    records = list(page.iter_records())
+
+    def is_number(value: object) -> bool:
+        values = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+        return any(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+
+    return {field.header for field in page.fields if any(is_number(field.value(record)) for record in records)}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_in_csv_has_a_unit(name: str) -> None:
+    """A column of numbers has its unit in the heading or in the row; otherwise it is a count or a share."""
+    headers = {field.header for field in PAGES[name].fields}
+    known = COUNTS | SHARES | DEGREES
+    known |= {"before", "after"} if "unit" in headers else set()
+    known |= OF_KIND if "kind" in headers else set()
+    without = {header for header in numbers_in(PAGES[name]) if not UNIT.search(header)}
+    assert {header for header in without if not known & {*header.split(".")}} == set()
+
+
 @pytest.mark.parametrize("name", SCREENS)
 def test_every_line_fits_and_no_word_is_broken(name: str) -> None:
     """On every screen from 60 to 200 columns, each line fits, and each word on the screen is one of the page."""
