@@ -114,9 +114,9 @@ def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
 
 
 def _history(answer: SeriesList, row: Series) -> str:
-    """The median of each bucket, from zero to the highest one."""
+    """The median of each bucket from the first one of the answer on, from zero to the highest one."""
     medians = {point.at: point.p50 for point in row.points}
-    first_at = answer.window.from_at // answer.bucket_us * answer.bucket_us
+    first_at = min(point.at for series in answer.series for point in series.points)
     values = [medians.get(at) for at in range(first_at, answer.window.until_at, answer.bucket_us)]
     return formats.sparkline(values, highest=max((value for value in values if value is not None), default=0.0))
 

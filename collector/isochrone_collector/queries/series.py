@@ -48,9 +48,9 @@ class _Found:
 async def series(
     context: QueryContext, selection: Selection, *, metric: Metric, points: int = 0, limit_us: int = 0, bins: int = 0
 ) -> SeriesList:
-    """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0; with a
-    `limit_us` on the metric, a latency, also the goodput of each bucket; with `bins`, also the distribution of the
-    values in at most so many bins.
+    """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0, from the first
+    sample on; with a `limit_us` on the metric, a latency, also the goodput of each bucket; with `bins`, also the
+    distribution of the values in at most so many bins.
 
     Long windows, and windows whose samples were deleted, are answered from summaries, in buckets of whole hours. Raises
     `BadRequest` and `UnknownName`.
@@ -61,16 +61,14 @@ async def series(
         scope = replace(resolved.scope, regions=resolved.scope.regions or tuple(resolved.known_regions))
         kept_at = await leaderboards.kept_since(connection)
         is_long = await leaderboards.prefers_summaries(connection, scope, kept_at=kept_at)
-        bucket_us = time_series.bucket_width(
-            selection.window, points=points or time_series.MAX_POINTS, least_us=HOUR_US if is_long else 1
-        )
-        found, rest = (
-            await _summarised(connection, scope, asked, bucket_us=bucket_us, kept_at=kept_at)
-            if is_long
-            else (_Found(), [scope.window])
-        )
+        most, found, rest = points or time_series.MAX_POINTS, _Found(), [scope.window]
+        bucket_us = time_series.bucket_width(scope.window, points=most, least_us=HOUR_US)
+        if is_long:
+            found, rest = await _summarised(connection, scope, asked, bucket_us=bucket_us, kept_at=kept_at)
         for window in rest:
             probes = await probe_queries.probes(connection, replace(scope, window=window), asked.metric)
+            if not is_long:
+                bucket_us = time_series.bucket_width(_measured_part(window, probes), points=most)
             found.add(*await asyncio.to_thread(_measured, probes, asked, bucket_us=bucket_us))
     distributions = await asyncio.to_thread(time_series.bins_of, found.values, most=asked.bins) if asked.bins else {}
     _require_fitting(sum(map(len, (*found.points.values(), *distributions.values()))))
@@ -91,6 +89,11 @@ def _asked(metric: Metric, limit_us: int, bins: int) -> _Asked:
     if 0 < bins < time_series.FEWEST_BINS:
         raise BadRequest(f"{bins} bins: a distribution has {time_series.FEWEST_BINS} to {time_series.MAX_BINS}")
     return _Asked(metric=metric, limit_us=limit_us or None, bins=bins)
+
+
+def _measured_part(window: Window, probes: Probes) -> Window:
+    """Return the part of a window from its first probe on: a young collector has a small part of a usual window."""
+    return replace(window, from_at=int(probes.round_at.min())) if len(probes) else window
 
 
 def _measured(

@@ -210,12 +210,12 @@ function perCent(share) {
  * @returns {Child[]}
  */
 function chart(table, changes, window, context) {
-  const from = Date.parse(window.from_at), until = Date.parse(window.until_at);
+  const from = Math.max(Date.parse(window.from_at), changes[0]?.at ?? 0), until = Date.parse(window.until_at);
   const current = Object.fromEntries(table.entries.map((/** @type {any} */ entry) => [entry.target, entry.weight]));
   const { targets, bars } = weightBars(changes, { from, until, current });
   const x = (/** @type {number} */ at) => 1000 * (at - from) / (until - from);
   const builtAt = Date.parse(table.built_at), isPast = context.state.options["generation"] && builtAt > from;
-  const label = `Weights from ${moment(window.from_at, 0)} to ${moment(window.until_at, 0)} UTC, ${changes.length} changes; now ${weightsText(changes.at(-1)?.weights ?? current) || "none"}`;
+  const label = `Weights from ${moment(iso(from), 0)} to ${moment(window.until_at, 0)} UTC, ${changes.length} changes; now ${weightsText(changes.at(-1)?.weights ?? current) || "none"}`;
   return [
     html("ul", { class: "legend" }, ...targets.map((target, place) =>
       html("li", { "data-key": target }, html("span", { class: `swatch part${place % COLOURS}` }), target))),
@@ -230,7 +230,7 @@ function chart(table, changes, window, context) {
         y: 100 * (1 - bar.high), height: 100 * (bar.high - bar.low) },
         svg("title", {}, `${bar.target} ${number(100 * (bar.high - bar.low), { decimals: 0 })} % from ${moment(iso(bar.from), context.now)} to ${moment(iso(bar.until), context.now)}`))),
       isPast ? svg("line", { class: "marker", x1: x(builtAt), x2: x(builtAt), y1: 0, y2: 100 }) : null),
-    html("p", { class: "axis note", "aria-hidden": "true" }, html("span", {}, moment(window.from_at, 0)), html("span", {}, moment(window.until_at, 0))),
+    html("p", { class: "axis note", "aria-hidden": "true" }, html("span", {}, moment(iso(from), 0)), html("span", {}, moment(window.until_at, 0))),
   ];
 }
 

@@ -8,7 +8,10 @@ import { timeTicks } from "./target_model.js";
 /** @typedef {import("../dom.js").Child} Child */
 /** A span of time in milliseconds since the epoch. @typedef {{from: number, until: number}} Span */
 
-const TICKS = 6;
+const TICKS = 6, UNIT_SHARE = 0.04;
+const WIDTH = 1000, HEIGHT = 100;
+/** A box for lines that stretches with the window. */
+export const STRETCHED = Object.freeze({ viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" });
 
 /**
  * A share as a length in per cent.
@@ -48,8 +51,9 @@ export function timeLines(span, height) {
 
 /** @param {Span} span */
 export function timeAxis(span) {
-  const x = acrossOf(span);
-  return axis("UTC", timeTicks(span.from, span.until, TICKS).map(({ at, text }) => ({ x: x(at), text })));
+  const x = acrossOf(span), { from, until } = span;
+  // At the left end is the unit.
+  return axis("UTC", timeTicks(from, until, TICKS).filter(({ at }) => at - from > UNIT_SHARE * (until - from)).map(({ at, text }) => ({ x: x(at), text })));
 }
 
 /**

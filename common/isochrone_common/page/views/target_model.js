@@ -32,10 +32,10 @@ export const OUTCOMES = /** @type {const} */ (["ok", "skipped", "throttled", "fa
  * @typedef {{from: number, until: number, top: number, panels: {region: string, spacing: number, points: Point[], marks: Mark[]}[]}} Bands
  */
 
-const US_PER_MS = 1000, MINUTE_MS = 60_000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS;
+const US_PER_MS = 1000, SECOND_MS = 1_000, MINUTE_MS = 60_000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS;
 const GAP = 3;
 const HEADROOM = 1.1, USUAL_SHARE = 0.95;
-const TICK_STEPS_MS = [...[1, 2, 5, 10, 15, 30].map((size) => size * MINUTE_MS), ...[1, 2, 3, 6, 12].map((size) => size * HOUR_MS),
+const TICK_STEPS_MS = [...[SECOND_MS, MINUTE_MS].flatMap((unit) => [1, 2, 5, 10, 15, 30].map((size) => size * unit)), ...[1, 2, 3, 6, 12].map((size) => size * HOUR_MS),
   ...[1, 2, 5, 7, 14, 30, 60].map((size) => size * DAY_MS)];
 
 /**
@@ -44,8 +44,8 @@ const TICK_STEPS_MS = [...[1, 2, 5, 10, 15, 30].map((size) => size * MINUTE_MS),
  * @returns {Bands}
  */
 export function bandsOf({ series, incidents, diff, target, metric }) {
-  const [from, until] = [Date.parse(series.window.from_at), Date.parse(series.window.until_at)];
-  const panels = series.rows.filter((/** @type {any} */ row) => row.target === target).map((/** @type {any} */ row) => {
+  const rows = series.rows.filter((/** @type {any} */ row) => row.target === target), { from, until } = spanOf(series.window, rows);
+  const panels = rows.map((/** @type {any} */ row) => {
     const points = row.points.map((/** @type {any} */ point) => pointOf(point, series.bucket_us / US_PER_MS, metric));
     const marks = [...incidentMarks(incidents?.rows ?? [], target, row.region, until),
       ...changeMarks(diff?.rows ?? [], target, row.region)];
@@ -54,6 +54,18 @@ export function bandsOf({ series, incidents, diff, target, metric }) {
   });
   panels.sort((/** @type {{region: string}} */ a, /** @type {{region: string}} */ b) => byName(a.region, b.region));
   return { from, until, top: topOf(panels.flatMap((/** @type {{points: Point[]}} */ panel) => panel.points)), panels };
+}
+
+/**
+ * The axis of series: their window, from the first bucket on, because a young collector has a small part of a usual one.
+ * @param {{from_at: string, until_at: string}} window
+ * @param {any[]} rows
+ */
+export function spanOf(window, rows) {
+  const from = Date.parse(window.from_at), until = Date.parse(window.until_at);
+  // The points of a series are in order.
+  const first = Math.min(...rows.flatMap((row) => (row.points[0] ? row.points[0].at / US_PER_MS : [])));
+  return { from: first < until ? Math.max(from, first) : from, until };
 }
 
 /**
@@ -150,7 +162,7 @@ export function timeTicks(from, until, most) {
   const ticks = [];
   for (let at = Math.ceil(from / step) * step; at < until; at += step) {
     const text = new Date(at).toISOString();
-    ticks.push({ at, text: at % DAY_MS ? text.slice(11, 16) : text.slice(5, 10) });
+    ticks.push({ at, text: at % MINUTE_MS ? text.slice(11, 19) : at % DAY_MS ? text.slice(11, 16) : text.slice(5, 10) });
   }
   return ticks;
 }
@@ -394,9 +406,10 @@ const DAYS_IN = /** @type {Readonly<Record<string, number>>} */ ({ m: 1 / 1440, 
  * @returns {Goodput}
  */
 export function goodputOf(series, target) {
-  const [from, until] = [Date.parse(series.window.from_at), Date.parse(series.window.until_at)], bucketMs = series.bucket_us / US_PER_MS;
+  const rows = series.rows.filter((/** @type {any} */ row) => row.target === target), { from, until } = spanOf(series.window, rows);
+  const bucketMs = series.bucket_us / US_PER_MS;
   /** @type {GoodputPanel[]} */
-  const panels = series.rows.filter((/** @type {any} */ row) => row.target === target).map((/** @type {any} */ row) => {
+  const panels = rows.map((/** @type {any} */ row) => {
     /** @type {GoodputPoint[]} */
     const points = row.points.filter((/** @type {any} */ point) => point.planned).map((/** @type {any} */ { at, good, planned }) =>
       ({ at: at / US_PER_MS, end: at / US_PER_MS + bucketMs, median: 100 * good / planned, good, planned }));

@@ -62,6 +62,18 @@ def test_a_series_shows_the_step_and_the_failures(shared_collector: Collector, w
     assert [sum(column) for column in zip(*counts, strict=True)] == [35, 35, 5]
 
 
+def test_buckets_fit_the_samples(shared_collector: Collector, window: Window) -> None:
+    """A window that begins long before the first sample has the buckets of one that begins with it."""
+    early = replace(window, from_at=window.from_at - DAY_US)
+    found = [
+        shared_collector.call.series(Selection(window=one, regions=("us-series",)), points=40)
+        for one in (early, window)
+    ]
+    assert found[0].bucket_us == 10 * SECOND_US
+    assert found[0].series == found[1].series
+    assert found[0].window == early
+
+
 def test_a_series_has_the_goodput_of_a_limit(shared_collector: Collector, window: Window) -> None:
     """Of forty planned requests twenty are in time, fifteen too slow, and five failed; a verdict counts the same."""
     selection = Selection(window=window, regions=("us-series",))

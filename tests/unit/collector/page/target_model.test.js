@@ -39,6 +39,12 @@ test("each region of the target has a panel, in the unit of the metric", () => {
   assert.equal(Math.round(top), 140);
 });
 
+test("the axis begins with the first bucket of the target, and a few seconds have ticks of their own", () => {
+  assert.deepEqual([bands([]).from, bands([point(40), point(41)]).from], [FROM, FROM + 40 * MINUTE_MS]);
+  assert.equal(bands([point(-1), point(40)]).from, FROM);
+  assert.deepEqual(timeTicks(FROM + 1_000, FROM + 40_000, 6).map((tick) => tick.text), ["00:00:10", "00:00:20", "00:00:30"]);
+});
+
 test("the top of the axis is above every median, and one extreme band does not press the others down", () => {
   const usual = Array.from({ length: 30 }, (_, minute) => point(minute));
   assert.equal(Math.round(bands([...usual, point(40, { p90: 9e6 })]).top), 140);
