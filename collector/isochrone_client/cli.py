@@ -44,6 +44,7 @@ _LISTED = {
     "Manage": (
         ("join", "context", "Trade a join token for access to a collector."),
         ("context", "context", "Name collectors, and choose the one to ask by default."),
+        ("page", "page", "Print the address of the live page, with a login where it requires one."),
         ("mcp", "mcp", "Answer an assistant's questions over the Model Context Protocol."),
         ("demo", "demo", "Run the whole system on this machine in a simulated world, and show its findings."),
     ),

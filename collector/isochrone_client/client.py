@@ -109,6 +109,10 @@ class ReadClient:
             self._collector = replace(self._collector, identity=later)
             self._connect()
 
+    def begin_login(self) -> str:
+        """The token of a link that begins one session of the live page, within a minute; empty where it needs none."""
+        return str(self._value(itemgetter("token"), self._connections.ask("/session/link", "POST")[0]))
+
     def get_baseline(self) -> str:
         """The baseline region of the plan in force; empty before the first plan."""
         # Without the classes of targets, which take as long to make as the call.

@@ -103,9 +103,9 @@ class Connections:
         while self._idle:
             self._idle.pop().close()
 
-    def ask(self, url: str) -> tuple[Any, Message]:
+    def ask(self, url: str, method: str = "GET") -> tuple[Any, Message]:
         """Return the JSON document at a path with a query, and the headers of the answer."""
-        with self._response(url) as (response, _, limit):
+        with self._response(url, method) as (response, _, limit):
             try:
                 body = response.read(_MAX_ANSWER_BYTES)
                 is_longer = bool(response.read(1))  # which also notes the end
@@ -132,10 +132,10 @@ class Connections:
                 yield piece
 
     @contextmanager
-    def _response(self, url: str) -> Iterator[tuple[HTTPResponse, HTTPConnection, _Limit]]:
+    def _response(self, url: str, method: str = "GET") -> Iterator[tuple[HTTPResponse, HTTPConnection, _Limit]]:
         """Yield response, connection and the timer of the whole answer; the socket's begins again with each byte."""
         try:
-            connection, response, limit = self._sent(url)
+            connection, response, limit = self._sent(url, method)
             try:
                 if response.status != HTTPStatus.OK:
                     raise self._problem(response.status, response.read(1 << 20))
@@ -156,19 +156,21 @@ class Connections:
                 raise self._no_answer("it does not speak HTTP") from error
             raise self._unreachable(error) from error
 
-    def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
+    def _sent(self, url: str, method: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
         # None is idle, or the collector has closed the one that was.
         with suppress(IndexError, ConnectionError):
-            return self._sent_over(self._idle.pop(), url)
-        return self._sent_over(self._opened(), url)
+            return self._sent_over(self._idle.pop(), url, method)
+        return self._sent_over(self._opened(), url, method)
 
-    def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
+    def _sent_over(
+        self, connection: HTTPConnection, url: str, method: str
+    ) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
         limit = _Limit(self._timeout_s, connection)
         self._used.add(connection)
         try:
             limit.start()
             connection.sock.settimeout(self._timeout_s)
-            connection.request("GET", url, headers=self._headers)
+            connection.request(method, url, headers=self._headers)
             return connection, connection.getresponse(), limit
         except BaseException as error:
             is_late = limit.is_over

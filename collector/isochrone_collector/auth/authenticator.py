@@ -34,6 +34,9 @@ LIFETIME_US = 7 * DAY_US
 MAX_SESSIONS = 100
 """Maximum number of sessions of one credential; a further one ends the oldest."""
 
+LINK_LIFETIME_US = 60 * SECOND_US
+"""The time in which a link begins a session, in microseconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
@@ -48,18 +51,34 @@ class Sessions:
     clock: Callable[[], int]
 
     def __post_init__(self) -> None:
-        # By the hash of the token, in the order in which they began.
+        # By the hash of the token, in the order in which they began; links are sessions that are not yet open.
         self._open: dict[bytes, _Session] = {}
+        self._links: dict[bytes, _Session] = {}
 
     def begin(self, credential_id: int) -> str:
         """Begin a session for a valid credential and return its token."""
+        return self._add(self._open, credential_id, LIFETIME_US)
+
+    def link(self, credential_id: int) -> str:
+        """Return a token with which `follow` begins one session for a valid credential, within `LINK_LIFETIME_US`."""
+        return self._add(self._links, credential_id, LINK_LIFETIME_US)
+
+    def follow(self, token: str) -> str:
+        """Begin the session of a link and return its token. Raises `Unauthenticated` if it was used or has ended."""
+        found = self._links.pop(_hash_of(token), None)
+        if found is None or self.clock() >= found.ends_at:
+            raise Unauthenticated("the link was used, or is older than a minute; `isochrone page` prints another")
+        return self.begin(found.credential_id)
+
+    def _add(self, to: dict[bytes, _Session], credential_id: int, lifetime_us: int) -> str:
         now_at = self.clock()
-        self._open = {key: one for key, one in self._open.items() if now_at < one.ends_at}
-        own = [key for key, one in self._open.items() if one.credential_id == credential_id]
+        for key in [key for key, one in to.items() if now_at >= one.ends_at]:
+            del to[key]
+        own = [key for key, one in to.items() if one.credential_id == credential_id]
         for key in own[: max(0, len(own) - MAX_SESSIONS + 1)]:
-            del self._open[key]
+            del to[key]
         token = secrets.token_urlsafe(32)
-        self._open[_hash_of(token)] = _Session(credential_id=credential_id, ends_at=now_at + LIFETIME_US)
+        to[_hash_of(token)] = _Session(credential_id=credential_id, ends_at=now_at + lifetime_us)
         return token
 
     def credential_id(self, token: str) -> int:

@@ -3,9 +3,10 @@
 1. The files contain no data and are open to all. They are read and compressed once, and have a common folder whose name
    is a digest of their content, so that browsers keep them for ever and load the new ones after an upgrade. Only the
    document itself is checked at each visit; it is the same for every view.
-2. A reader presents its credential once, in the body of `POST /session`, and gets a cookie with the token of a session.
-   The interface accepts the cookie for reading only. No other site can use it: it is `SameSite=Strict`, and changes of
-   a session are accepted from pages of this collector only.
+2. A reader presents its credential once, in the body of `POST /session`, or the token of a link that it got with the
+   credential, and gets a cookie with the token of a session. The interface accepts the cookie for reading only. No
+   other site can use it: it is `SameSite=Strict`, and changes of a session are accepted from pages of this collector
+   only.
 3. Callers of the status without a credential cost little: all share one answer, which is computed at most once a second
    and takes at most a twentieth of the time, and each address has a limit of requests.
 4. A badge is a small SVG image without a script, style sheet, font or address. Every value is escaped, and
@@ -18,7 +19,7 @@ import hashlib
 import html
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -69,6 +70,7 @@ class PageRoutes:
             *(Route(path, self._view, methods=["GET"], include_in_schema=False) for path in VIEWS),
             Route(f"{FOLDER}/{{name:path}}", self._file, methods=["GET"], include_in_schema=False),
             Route("/session", self._session, methods=["GET", "POST", "DELETE"], include_in_schema=False),
+            Route("/session/link", self._link, methods=["POST"], include_in_schema=False),
         )
         """The routes of the views, the files and the session."""
 
@@ -121,16 +123,33 @@ class PageRoutes:
         return self._with_cookie(request, "", max_age=0)
 
     async def _begin_session(self, request: Request) -> Response:
-        """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""
+        """Begin a session for the field `credential` or `link` of a form. Raises as `authenticate`."""
         body = await responses.read_body(request, max_bytes=_MAX_BODY_BYTES)
         try:
-            (credential,) = parse_qs(body.decode("ascii"), max_num_fields=1)["credential"]
-        except (ValueError, KeyError):
-            raise BadRequest("the form must have the field `credential`, once") from None
-        metadata = [("authorization", f"Bearer {credential.strip()}")]
-        await self._authenticator.authenticate(metadata, ROLES)
-        token = self._authenticator.sessions.begin(bearer_credential(metadata).id)
+            ((name, (value,)),) = parse_qs(body.decode("ascii"), max_num_fields=1).items()
+        except ValueError:
+            name = ""
+        if name not in ("credential", "link"):
+            raise BadRequest("the form must have the field `credential` or `link`, once")
+        sessions = self._authenticator.sessions
+        if name == "link":
+            token = sessions.follow(value)
+        else:
+            token = sessions.begin(await self._credential_id([f"Bearer {value.strip()}"]))
         return self._with_cookie(request, token, max_age=LIFETIME_US // SECOND_US)
+
+    async def _link(self, request: Request) -> Response:
+        """Return the token of a link for the credential in the header; none where no credential is required."""
+        given = request.headers.getlist("authorization")
+        is_open = not given and not self._authenticator.required
+        token = "" if is_open else self._authenticator.sessions.link(await self._credential_id(given))
+        return responses.JsonResponse(responses.encode_line({"token": token}), headers=_UNCACHED)
+
+    async def _credential_id(self, authorization: Sequence[str]) -> int:
+        """Return the id of a reader's valid credential. Raises as `authenticate`."""
+        metadata = [("authorization", value) for value in authorization]
+        await self._authenticator.authenticate(metadata, ROLES)
+        return bearer_credential(metadata).id
 
     @staticmethod
     def _with_cookie(request: Request, token: str, *, max_age: int) -> Response:

@@ -97,7 +97,10 @@ def socket_authenticator(parts: Parts) -> Authenticator:
     except KeyError:
         name = str(os.geteuid())
     user = Principal(role=Role.OPERATOR, name=f"{UNIX}{name}", has_credential=False)
-    return Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
+    found = Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
+    # A link that is asked for here begins a session there.
+    found.sessions = parts.authenticator.sessions
+    return found
 
 
 def _announced(parts: Parts) -> Sequence[KeyPair]:

@@ -79,11 +79,11 @@ export async function ask(path, signal) {
 }
 
 /**
- * Begin a session. Throws `RequestError` if the credential is refused.
- * @param {string} credential
+ * Begin a session. Throws `RequestError` if the credential or link is refused.
+ * @param {{credential: string} | {link: string}} by
  */
-export async function logIn(credential) {
-  await request("/session", { method: "POST", body: new URLSearchParams({ credential }) });
+export async function logIn(by) {
+  await request("/session", { method: "POST", body: new URLSearchParams(by) });
 }
 
 /**

@@ -12,9 +12,11 @@ export function loginForm(reason, onEnd) {
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const form = /** @type {HTMLFormElement} */ (event.currentTarget);
-    const credential = String(new FormData(form).get("credential") ?? "");
+    const pasted = String(new FormData(form).get("credential") ?? "");
+    // Of a whole identity file no more is sent than the credential.
+    const [credential = pasted] = /isochrone-key-[\w-]+/.exec(pasted) ?? [];
     try {
-      await logIn(credential);
+      await logIn({ credential });
       form.reset();
       onEnd("");
     } catch (error) {
@@ -27,12 +29,12 @@ export function loginForm(reason, onEnd) {
     html("p", {}, "This collector requires the credential of a reader."),
     // Password managers need a name beside a password.
     html("input", { type: "text", name: "username", value: "isochrone", autocomplete: "username", hidden: true }),
-    html("label", {}, html("span", {}, "Credential"),
+    html("label", {}, html("span", {}, "Identity file or credential"),
       html("input", { type: "password", name: "credential", required: true, autocomplete: "current-password",
-        placeholder: "isochrone-key-…", spellcheck: "false", "aria-describedby": "login-help" })),
+        placeholder: "paste it", spellcheck: "false", "aria-describedby": "login-help" })),
     reason ? html("p", { class: "refused", role: "alert" }, reason) : null,
     html("button", { type: "submit" }, "Log in"),
-    html("p", { id: "login-help", class: "note" }, "The credential is the field ", html("code", {}, "credential"), " of the identity file that ",
+    html("p", { id: "login-help", class: "note" }, html("code", {}, "isochrone page"), " prints a link that logs in. Or paste the identity file that ",
       html("code", {}, "isochrone join"), " wrote, by default ", html("code", {}, "~/.config/isochrone/identity.json"),
-      ", or of ", html("code", {}, "operator.json"), " in the data folder of the collector."));
+      ", or ", html("code", {}, "operator.json"), " of the data folder of the collector: only its credential is sent."));
 }

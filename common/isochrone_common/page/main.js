@@ -1,6 +1,6 @@
 /** The page: it reads the state from the address, asks the collector, shows the view, and does so again for new data. */
 
-import { REPORT, logOut, ownAccess, reported } from "./api.js";
+import { REPORT, RequestError, logIn, logOut, ownAccess, reported } from "./api.js";
 import { addDetails, detailsOf } from "./details.js";
 import { html, show } from "./dom.js";
 import { moment } from "./formats.js";
@@ -92,6 +92,23 @@ function go(next, { replace = false } = {}) {
  */
 function set(options, how) {
   if (state) go(withOptions(state, options), how);
+}
+
+/** Begin the session of a link, which works once and is then no part of the address; show the state of the address. */
+async function start() {
+  const [, link = ""] = /^#login=([\w-]+)$/.exec(REPORT ? "" : location.hash) ?? [];
+  if (!link) return open();
+  history.replaceState(null, "", location.pathname + location.search);
+  if ((await ownAccess())?.reads) return open();
+  try {
+    await logIn({ link });
+    // The queries that the document began were refused.
+    location.reload();
+  } catch (error) {
+    if (!(error instanceof RequestError)) throw error;
+    refusal = error.message;
+    open();
+  }
 }
 
 /** Show the state of the address. */
@@ -228,7 +245,7 @@ function announce(text) {
 }
 
 main?.addEventListener("click", follow);
-addEventListener("popstate", open);
+addEventListener("popstate", start);
 setInterval(() => {
   if (document.hidden || needsLogin || REPORT) return;
   const view = shownView();
@@ -237,5 +254,5 @@ setInterval(() => {
 }, AGES_EVERY_MS);
 addDetails();
 main?.replaceChildren();
-open();
+start();
 readAccess();

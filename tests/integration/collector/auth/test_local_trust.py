@@ -23,6 +23,7 @@ from isochrone_common import identity_file
 from isochrone_common.local_socket import http_socket
 from isochrone_wire.model import Vantage
 from testdata import preforked
+from testdata.reading import run
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 HTTP = ("--http-listen", "127.0.0.1:0")
@@ -220,3 +221,16 @@ def test_the_port_has_no_plain_text(collector: Collector) -> None:
     call: object = refused.value
     assert isinstance(call, grpc.Call)
     assert call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_the_command_logs_its_user_into_the_page(collector: Collector, environment: dict[str, str]) -> None:
+    """By the socket it gets a link for the collector's own credential, of the address that a browser can reach."""
+    socket = http_socket(collector.data_dir / "collector.sock")
+    printed = run(f"unix:{socket}", "page", **environment).stdout.strip()
+    address, _, token = printed.partition("/#login=")
+    assert address == f"https://{collector.http_address}"
+    with httpx.Client(base_url=address, headers={"Origin": address}, verify=False) as browser:
+        assert browser.get("/v1/targets").status_code == 401
+        assert browser.post("/session", data={"link": token}).status_code == 204
+        assert browser.get("/v1/targets").status_code == 200
+        assert browser.get("/session").json()["name"] == identity_file.read(collector.data_dir / "operator.json").name

@@ -172,6 +172,49 @@ async def test_other_credentials_begin_none(guarded: Web, credential: object, st
     assert not str(credential) or str(credential) not in answer.text
 
 
+async def link(web: Web, credential: object = READER) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {credential}"} if credential else {}
+    return await web.client.post("/session/link", headers=headers)
+
+
+async def follow(web: Web, token: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    return await web.client.post("/session", data={"link": token}, headers=SAME_ORIGIN if headers is None else headers)
+
+
+async def test_a_link_begins_one_session(guarded: Web) -> None:
+    """Its token reads nothing itself, is kept by no cache, begins one session within a minute, and is used then."""
+    answer = await link(guarded)
+    token = answer.json()["token"]
+    assert (answer.headers["cache-control"], "set-cookie" in answer.headers) == ("no-store", False)
+    assert (await guarded.get("/v1/routes", authorization=f"Bearer {token}")).status_code == 401
+    assert (await guarded.get("/v1/routes", cookie=f"isochrone-session={token}")).status_code == 401
+    assert (await follow(guarded, token, headers={"Sec-Fetch-Site": "cross-site"})).status_code == 403
+    assert (await follow(guarded, token)).status_code == 204
+    assert (await guarded.get("/session")).json()["name"] == "the reader"
+    again = await follow(guarded, token)
+    assert (again.status_code, token in again.text) == (401, False)
+    old = (await link(guarded)).json()["token"]
+    guarded.local.clock.at += authenticator.LINK_LIFETIME_US
+    assert (await follow(guarded, old)).status_code == 401
+
+
+async def test_a_link_needs_a_credential(guarded: Web, start_web: StartWeb) -> None:
+    """Neither a session nor another role gets one; where no credential is required, none is needed."""
+    await log_in(guarded)
+    assert [(await link(guarded, of)).status_code for of in ("", VANTAGE, "isochrone-key-AAAA")] == [401, 403, 401]
+    assert (await link(await start_web(), "")).json() == {"token": ""}
+
+
+async def test_a_link_of_a_revoked_credential_reads_nothing(guarded: Web) -> None:
+    """The session that it begins is that of the credential."""
+    token = (await link(guarded)).json()["token"]
+    async with guarded.local.database.connection() as connection:
+        await access.revoke_credential(connection, READER.id, revoked_at=NOW_AT)
+    await guarded.sources.authenticator.refresh()
+    await follow(guarded, token)
+    assert (await guarded.get("/v1/routes")).status_code == 401
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
