@@ -122,11 +122,12 @@ class ReadClient:
         """The targets of the plan in force and its baseline region."""
         return self._ask(fleet.TargetList, "/v1/targets")
 
-    def list_samples(self, selection: Selection, *, limit: int) -> "tuple[fleet.StoredSample, ...]":
-        """The newest `limit` samples of the selection, newest first."""
+    def list_samples(self, selection: Selection, *, limit: int, matching: str = "") -> "tuple[fleet.StoredSample, ...]":
+        """The newest `limit` samples of the selection that pass the filter `matching`, newest first."""
         if limit > _MAX_SAMPLES_PER_DOCUMENT:
-            return tuple(sample for batch in self.export_samples(selection, newest=limit) for sample in batch)
-        return self._ask(fleet.SampleList, "/v1/samples", selection, limit=limit).samples[::-1]
+            found = self.export_samples(selection, newest=limit, matching=matching)
+            return tuple(sample for batch in found for sample in batch)
+        return self._ask(fleet.SampleList, "/v1/samples", selection, limit=limit, filter=matching).samples[::-1]
 
     def get_sample(self, sample_id: str) -> "fleet.StoredSample":
         """The sample with this id."""
@@ -215,23 +216,26 @@ class ReadClient:
         """The results of `policies` (empty: one of each kind) replayed on the recorded rounds."""
         return self._ask(insights.SimulationList, "/v1/simulations", selection, policy=policies)
 
-    def follow_samples(self, selection: Selection, *, since_at: int = 0) -> "Iterator[fleet.SampleList]":
-        """Samples received since `since_at` (0: now), in batches as they are stored, until the iterator is closed.
+    def follow_samples(
+        self, selection: Selection, *, since_at: int = 0, matching: str = ""
+    ) -> "Iterator[fleet.SampleList]":
+        """Samples that pass the filter `matching`, received since `since_at` (0: now), in batches as they are stored,
+        until the iterator is closed.
 
         The first batch comes at once; batches may be empty.
         """
         since = rfc3339(since_at) if since_at else ""
-        asked = _parameters(region=selection.regions, target=selection.targets, since=since)
+        asked = _parameters(region=selection.regions, target=selection.targets, since=since, filter=matching)
         events = self._events("/v1/samples/watch", asked)
         yield from (self._read(event, partial(read_fields, fleet.SampleList)) for event in events if event is not None)
 
     def export_samples(
-        self, selection: Selection, *, newest: int = 0, after: str = ""
+        self, selection: Selection, *, newest: int = 0, after: str = "", matching: str = ""
     ) -> "Iterator[tuple[fleet.StoredSample, ...]]":
-        """Every sample of the selection in batches, oldest round first, without a limit on the total time; or the
-        `newest` so many, newest first. `after` is the id of a sample: only those behind it.
+        """Every sample of the selection that passes the filter `matching`, in batches, oldest round first, without a
+        limit on the total time; or the `newest` so many, newest first; or those `after` the sample with this id.
         """
-        parameters = _parameters(selection, newest=newest, after=after)
+        parameters = _parameters(selection, newest=newest, after=after, filter=matching)
         rest = b""
         for piece in self._pieces("/v1/samples/export", parameters, self._timeout_us):
             *lines, rest = (rest + piece).split(b"\n")

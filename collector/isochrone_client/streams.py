@@ -54,11 +54,15 @@ class _Outage:
 
 
 class SampleStream:
-    """The samples of a selection at one collector; `report` receives a sentence when it is lost and when it is back."""
+    """The samples of a selection that pass the filter `matching`. `report` receives a sentence when the collector is
+    lost, and when it is back.
+    """
 
-    def __init__(self, client: ReadClient, selection: Selection, *, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: ReadClient, selection: Selection, *, report: Callable[[str], None], matching: str = ""
+    ) -> None:
         self._client = client
-        self._selection = selection
+        self._selection, self._matching = selection, matching
         self._outage = _Outage(report=report, doublings=0)
         # The instant of receipt of each sample that the collector may send again, by the sample's id.
         self._seen: dict[str, int] = {}
@@ -69,10 +73,11 @@ class SampleStream:
 
         Raises `ClientError` if the collector refuses the request or cannot be reached at the start.
         """
-        batches = self._client.follow_samples(self._selection)
+        batches = self._client.follow_samples(self._selection, matching=self._matching)
         # The stream starts here. Samples stored before `list_samples` answers are found by both calls.
         self._resume_at = next(batches, SampleList()).resume_at
-        yield self._new(self._client.list_samples(self._selection, limit=limit), self._resume_at)
+        newest = self._client.list_samples(self._selection, limit=limit, matching=self._matching)
+        yield self._new(newest, self._resume_at)
         while True:
             try:
                 for batch in batches:
@@ -82,7 +87,7 @@ class SampleStream:
                 self._outage.fail("the stream of samples ended")
             except _AWAY as error:
                 self._outage.fail(str(error))
-            batches = self._client.follow_samples(self._selection, since_at=self._resume_at)
+            batches = self._client.follow_samples(self._selection, since_at=self._resume_at, matching=self._matching)
 
     def _new(self, samples: Iterable[StoredSample], resume_at: int) -> tuple[StoredSample, ...]:
         """Return the samples that were not received before; the stream would resume at `resume_at`."""
@@ -94,9 +99,10 @@ class SampleStream:
 
 
 def export_samples(
-    client: ReadClient, selection: Selection, *, report: Callable[[str], None]
+    client: ReadClient, selection: Selection, *, report: Callable[[str], None], matching: str = ""
 ) -> Iterator[tuple[StoredSample, ...]]:
-    """Yield each sample of the selection once. After a broken connection, resume behind the last sample received.
+    """Yield each sample of the selection that passes the filter `matching`, once. After a broken connection, resume
+    behind the last sample received.
 
     `report` receives a sentence about each break. Raises `ClientError` if the collector cannot be reached at the start
     or does not come back.
@@ -104,7 +110,7 @@ def export_samples(
     last, failures = "", 0
     while True:
         try:
-            for samples in client.export_samples(selection, after=last):
+            for samples in client.export_samples(selection, after=last, matching=matching):
                 last, failures = samples[-1].id, 0
                 yield samples
         except _AWAY as error:

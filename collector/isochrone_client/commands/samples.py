@@ -21,6 +21,15 @@ from isochrone_wire.model import SECOND_US
 _PROGRESS_EVERY_US = 2 * SECOND_US
 _POINTS_FOR_PEOPLE = 32
 
+_filter = click.option(
+    "--filter",
+    "matching",
+    default="",
+    metavar="WORDS",
+    help="Only samples for which all words hold: 'ttft>500 outcome:timed_out,stalled -region:eu-*'. Durations are in "
+    "milliseconds, names may have * and ?, and - negates a word.",
+)
+
 COMMANDS = {
     "export": Entry("isochrone_client.commands.samples:export", "Write every sample of a window, with every field.")
 }
@@ -32,7 +41,9 @@ COMMANDS = {
     entries=COMMANDS,
     invoke_without_command=True,
     subcommand_metavar="[COMMAND] [ARGS]...",
-    epilog=options.example("isochrone samples --region us-east-2 --limit 50"),
+    epilog=options.example(
+        "isochrone samples --region us-east-2 --limit 50", "isochrone samples --filter 'ttft>500 region:eu-*'"
+    ),
 )
 @options.repeating
 @click.option(
@@ -44,6 +55,7 @@ COMMANDS = {
 )
 @click.option("--id", "sample_id", metavar="ID", help="Only the sample with this id, which json and csv have.")
 @click.option("--follow", "-f", is_flag=True, help="Continue with new ones until Ctrl-C; json has one per line.")
+@_filter
 @options.selection
 @options.reading
 @options.verdict
@@ -58,6 +70,7 @@ def samples(
     limit: int,
     sample_id: str | None,
     follow: bool,
+    matching: str,
 ) -> None:
     """Show single probes, failed ones too, newest last; export all of them.
 
@@ -74,12 +87,13 @@ def samples(
         window = Window(from_at=found.sample.round_at, until_at=found.sample.round_at + 1)
         terminal.write(pages.page((found,), window=window, now_at=now_at()), output)
     elif follow:
-        portions = SampleStream(client, selection, report=terminal.remark).samples(limit=limit)
+        stream = SampleStream(client, selection, report=terminal.remark, matching=matching)
+        portions = stream.samples(limit=limit)
         terminal.write_all((pages.page(rows, window=window, now_at=now_at()) for rows in portions), output)
     else:
-        newest = client.list_samples(selection, limit=limit)
+        newest = client.list_samples(selection, limit=limit, matching=matching)
         terminal.write(pages.page(newest, window=window, now_at=now_at()), output)
-        pages.require_samples(newest, window=window)
+        pages.require_samples(newest, window=window, matching=matching)
 
 
 @options.command("export", "isochrone samples export --window 1h --file samples.parquet")
@@ -91,10 +105,20 @@ def samples(
 @options.file(required=True, help="The file to write; - is standard output, for csv and jsonl.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @options.raw
+@_filter
 @options.selection
 @options.exporting
 @options.client
-def export(*, client: ReadClient, selection: Selection, output: str | None, path: Path, force: bool, raw: bool) -> None:
+def export(
+    *,
+    client: ReadClient,
+    selection: Selection,
+    output: str | None,
+    path: Path,
+    force: bool,
+    raw: bool,
+    matching: str,
+) -> None:
     """Write every sample of a window, with every field.
 
     The oldest round comes first; names and units are those of `isochrone samples --output json`.
@@ -105,9 +129,9 @@ def export(*, client: ReadClient, selection: Selection, output: str | None, path
     chosen = options.file_format(output, path, {f".{name}": name for name in FORMATS}, default="csv")
     if path == STDOUT and chosen == "parquet":
         raise click.UsageError("parquet does not go to standard output; name a file with --file")
-    portions = export_samples(client, selection, report=terminal.remark)
+    portions = export_samples(client, selection, report=terminal.remark, matching=matching)
     first = next(portions, ())
-    pages.require_samples(first, window=selection.window)
+    pages.require_samples(first, window=selection.window, matching=matching)
     rows, reported_at = 0, now_at()
     with open_output(path, force=force) as file:
         writer = FORMATS[chosen](file, selection.window, raw=raw)

@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from math import log
 
 from isochrone_client import formats
+from isochrone_client.errors import InsufficientError
 from isochrone_client.pages.cells import SUMMARISED, Footnotes, no_samples, notes_that_hold, target_column
 from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
 from isochrone_wire.answers import Source, Window
@@ -53,8 +54,10 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
     )
 
 
-def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> None:
-    """Raises `InsufficientError` if there are no samples."""
+def require_samples(samples: tuple[StoredSample, ...], *, window: Window, matching: str = "") -> None:
+    """Raises `InsufficientError` if there are no samples, or none that pass the filter `matching`."""
+    if not samples and matching:
+        raise InsufficientError(f"no sample between {formats.between(window)} passes the filter {matching!r}")
     if not samples:
         raise no_samples(window)
 

@@ -49,7 +49,7 @@ from isochrone_wire.queries.status import State, StatusList, TargetStatus
 from isochrone_wire.text import shortened
 
 MATRIX = "/"
-VIEWS = (MATRIX, "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
+VIEWS = (MATRIX, "/fleet", "/routes", "/requests", "/map", "/status", "/target/{target:path}")
 """The paths of views, all of which have the same document."""
 
 _MAX_BODY_BYTES = 4 << 10

@@ -24,6 +24,7 @@ from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.http_api import responses
 from isochrone_collector.http_api.requests import (
     COUNT,
+    FILTER,
     FLAG,
     FORMAT,
     METRIC,
@@ -85,10 +86,10 @@ async def _differentials(
     return replace(answer, differentials=select_rows(answer, sort=sort or DEFAULT_SORT, only=only))
 
 
-async def _samples(context: QueryContext, selection: Selection, *, limit: int) -> SampleList:
+async def _samples(context: QueryContext, selection: Selection, *, limit: int, matching: str) -> SampleList:
     if limit > _MAX_SAMPLES:
         raise BadRequest(f"limit={limit}: at most {_MAX_SAMPLES}", hint="`isochrone samples export` writes all samples")
-    return await samples.samples(context, selection, limit=limit or _USUAL_SAMPLES)
+    return await samples.samples(context, selection, limit=limit or _USUAL_SAMPLES, matching=matching)
 
 
 async def _incidents(context: QueryContext, window: Window, *, past: bool) -> IncidentList:
@@ -213,6 +214,7 @@ ENDPOINTS = (
             f"Number of samples; {_USUAL_SAMPLES} if missing.",
             read=parsed(count),
         ),
+        FILTER,
         *SELECTION,
     ),
     query("/v1/samples/{id}", "One probe, with all its phases.", samples.one_sample, FORMAT),

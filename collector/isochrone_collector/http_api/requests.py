@@ -165,6 +165,7 @@ FORMAT = Parameter("format", {"type": "string", "enum": ["json"]}, "Only json.")
 TARGET = Parameter("target", SEVERAL, "Names or shell patterns; all if missing.")
 REGION = Parameter("region", SEVERAL, "Regions; all if missing.")
 ROUTE = Parameter("route", TEXT, "One route; all if missing.")
+FILTER = Parameter("filter", TEXT, "Words that all hold, such as `ttft>500 outcome:timed_out region:eu-*`.", "matching")
 WINDOW = (
     Parameter(
         "window",

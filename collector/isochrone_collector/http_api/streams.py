@@ -187,18 +187,21 @@ class SampleStreams:
         self._sources = sources
         self._exports, self._watches = StreamCounts(each=MAX_STREAMS), StreamCounts(each=MAX_STREAMS)
 
-    async def export(self, request: Request, *, selection: Selection, newest: int, after: str) -> Response:
+    async def export(
+        self, request: Request, *, selection: Selection, newest: int, after: str, matching: str
+    ) -> Response:
         """Stream the samples of a selection as lines of JSON; without the end of the body they are incomplete."""
-        found = samples.export(self._sources.query_context, selection, newest=newest, after=after)
+        context = self._sources.query_context
+        found = samples.export(context, selection, newest=newest, after=after, matching=matching)
         return await self._start(request, counted(self._exports, request, _lines(found)), media_type=requests.LINES)
 
-    async def watch(self, request: Request, *, selection: Selection, since_at: int) -> Response:
+    async def watch(self, request: Request, *, selection: Selection, since_at: int, matching: str) -> Response:
         """Stream samples as they are stored. The id of an event is the instant, in microseconds since the epoch, from
         which a stream that broke continues: earlier samples have been sent, later ones may have been.
         """
         if event_id := request.headers.get("last-event-id"):
             since_at = requests.microseconds(event_id, name="Last-Event-ID") or since_at
-        found = samples.follow(self._sources.query_context, selection, since_at=since_at)
+        found = samples.follow(self._sources.query_context, selection, since_at=since_at, matching=matching)
         return await self._start(request, counted(self._watches, request, _events(found)), media_type=requests.EVENTS)
 
     async def _start(self, request: Request, items: AsyncGenerator[bytes, None], *, media_type: str) -> Response:
@@ -240,6 +243,7 @@ SAMPLES = (
                 "So many of the newest samples, newest first; all, oldest round first, if 0 or missing.",
             ),
             requests.Parameter("after", requests.TEXT, "Continue after the sample with this id; not with newest."),
+            requests.FILTER,
             *requests.SELECTION,
         ),
         answer=SampleList,
@@ -258,6 +262,7 @@ SAMPLES = (
                 "since_at",
                 requests.parsed(requests.instant),
             ),
+            requests.FILTER,
             requests.TARGET,
             requests.REGION,
         ),

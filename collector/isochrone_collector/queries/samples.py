@@ -14,9 +14,17 @@ import structlog
 
 from isochrone_collector.errors import BadRequest, DatabaseSetBack, UnknownName
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
+from isochrone_collector.store import sample_filter
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.batches import NewBatch, NewBatches
-from isochrone_collector.store.samples import Position, Record, parse_sample_name, position_of, stored_sample
+from isochrone_collector.store.samples import (
+    Position,
+    Record,
+    SampleFilter,
+    parse_sample_name,
+    position_of,
+    stored_sample,
+)
 from isochrone_collector.store.vantages import AHEAD_US
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
@@ -60,11 +68,14 @@ def grouped(batches: Iterable[NewBatch], *, samples: int) -> Iterable[list[NewBa
         yield group
 
 
-async def samples(context: QueryContext, selection: Selection, *, limit: int) -> SampleList:
-    """Return the newest samples of a selection, newest first; `limit` is at most `MAX_SAMPLES`, 0 means 1 000."""
+async def samples(context: QueryContext, selection: Selection, *, limit: int, matching: str = "") -> SampleList:
+    """Return the newest samples of a selection that pass the filter `matching`, newest first; `limit` is at most
+    `MAX_SAMPLES`, 0 means 1 000. Raises `BadRequest` and `UnknownName`.
+    """
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        records = await sample_table.newest(connection, resolved.scope, limit=limit or DEFAULT_SAMPLES)
+        of = _filter(matching, resolved)
+        records = await sample_table.newest(connection, resolved.scope, limit=limit or DEFAULT_SAMPLES, of=of)
     return SampleList(window=selection.window, samples=tuple(_values(records, resolved)))
 
 
@@ -83,10 +94,11 @@ async def one_sample(context: QueryContext, id: str) -> SampleList:  # noqa: A00
 
 
 async def export(
-    context: QueryContext, selection: Selection, *, newest: int = 0, after: str = ""
+    context: QueryContext, selection: Selection, *, newest: int = 0, after: str = "", matching: str = ""
 ) -> AsyncGenerator[list[StoredSample], None]:
-    """Yield every sample of a selection in portions, oldest round first, or those after the sample with the id `after`
-    in this order; or the `newest` ones, newest first. The first portion, which may be empty, comes at once.
+    """Yield every sample of a selection that passes the filter `matching` in portions, oldest round first, or those
+    after the sample with the id `after` in this order; or the `newest` ones, newest first. The first portion, which may
+    be empty, comes at once.
 
     Samples are read page by page, so that neither side holds more than a page and a slow reader does not hold a
     database connection. A sample stored meanwhile is included if its round was not read yet. Raises `BadRequest` and
@@ -96,21 +108,26 @@ async def export(
     if after and (newest or position is None):
         raise BadRequest("an export of the newest samples cannot be continued" if newest else _not_an_id(after))
     if newest:
-        found = await samples(context, selection, limit=newest)
+        found = await samples(context, selection, limit=newest, matching=matching)
         yield []
         for newest_first in _portions(found.samples):
             yield [*newest_first]
         return
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
+    of = _filter(matching, resolved)
     yield []
-    async for records in _pages(context, resolved, after=position):
+    async for records in _pages(context, resolved, after=position, of=of):
         for portion in _portions(records):
             yield _values(portion, resolved)
 
 
-async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncGenerator[SampleList, None]:
-    """Yield samples received from `since_at` (0: now) on, and empty portions as keepalives. Raises `BadRequest`."""
+async def follow(
+    context: QueryContext, selection: Selection, *, since_at: int = 0, matching: str = ""
+) -> AsyncGenerator[SampleList, None]:
+    """Yield samples that pass the filter `matching`, received from `since_at` (0: now) on, and empty portions as
+    keepalives. Raises `BadRequest`.
+    """
     began_at = context.clock()
     if since_at and began_at - since_at > _MAX_AGE_US:
         raise BadRequest(f"since_at is more than {_MAX_AGE_US // DAY_US} days ago; export older samples instead")
@@ -122,9 +139,10 @@ async def follow(context: QueryContext, selection: Selection, *, since_at: int =
         now_at = context.clock()
         resume_at = max(from_at, now_at - RESUME_US)
         batches, resolved = await _arrived(context, selection, new)
+        of = _filter(matching, resolved)
         for group in grouped(batches, samples=_PAGE):
             async with context.database.connection() as connection:
-                records = await sample_table.of_batches(connection, resolved.scope, group)
+                records = await sample_table.of_batches(connection, resolved.scope, group, of)
             for portion in _portions([record for record in records if record["received_at"] >= since_at]):
                 sent_at = now_at
                 yield SampleList(samples=tuple(_values(portion, resolved)), resume_at=resume_at)
@@ -153,7 +171,7 @@ async def _arrived(
 
 
 async def _pages(
-    context: QueryContext, resolved: ResolvedSelection, *, after: Position | None
+    context: QueryContext, resolved: ResolvedSelection, *, after: Position | None, of: SampleFilter
 ) -> AsyncIterator[list[Record]]:
     """Yield the records of a scope after a position. The span of a page is adapted to the fill of the page before."""
     window = resolved.scope.window
@@ -164,11 +182,15 @@ async def _pages(
         until_at = min(position.round_at + stride_us, window.until_at)
         part = replace(resolved.scope, window=Window(from_at=position.round_at, until_at=until_at))
         async with context.database.connection() as connection:
-            records = await sample_table.after(connection, part, position, limit=_PAGE)
+            records = await sample_table.after(connection, part, position, limit=_PAGE, of=of)
         full = len(records) == _PAGE
         position = position_of(records[-1]) if full else Position(round_at=until_at)
         stride_us = max(_LEAST_STRIDE_US, stride_us // 2) if full else 2 * stride_us
         yield records
+
+
+def _filter(text: str, resolved: ResolvedSelection) -> SampleFilter:
+    return sample_filter.parse(text, targets=resolved.names, regions=resolved.known_regions)
 
 
 def _not_an_id(name: str) -> str:

@@ -101,7 +101,7 @@ def _limits_of(metric: Metric, column: Column) -> Reals:
 # A maximum of four million, because each takes 50 bytes, and statistics several times as much.
 MAX_PROBES = 4_000_000
 _PORTION = 500_000
-_EXPRESSIONS = {
+EXPRESSIONS = {
     "connect_us": "CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL"
     " THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"
 }
@@ -114,7 +114,7 @@ _SENDS = {
 
 def record_of(fields: np.dtype[np.void], **expressions: str) -> sql.SQL:
     """Return the bytes of one probe: each field is a column of `sample`, unless it has an expression."""
-    known = _EXPRESSIONS | expressions
+    known = EXPRESSIONS | expressions
     sends = [
         ("timestamptz_send({})" if name.endswith("_at") else _SENDS[fields[name].str[1:]]).format(known.get(name, name))
         for name in fields.names or ()

@@ -53,6 +53,10 @@ _READ: Mapping[str, str] = {
     **{name: _type_of(name) for name in _MEASURED},
     **{_RATELIMIT + name: _type_of(_RATELIMIT + name) for name in _LIMITS},
 }
+TEXTS = tuple(name for name in _TEXTS if name != "outcome")
+"""The columns of texts of a probe."""
+NUMBERS = tuple(name for name in _MEASURED if _type_of(name) in ("float8", "int4", "int8") and name != "quality")
+"""The columns of its numbers."""
 COLUMNS: Mapping[str, str] = {**_READ, "traits": "int4", "answer_from_us": "int8"}
 """Name and type of every column of `sample`; for the last two, see `ingest.sample_columns.derived`."""
 
@@ -124,22 +128,36 @@ def parse_sample_name(text: str) -> Position | None:
 Record = dict[str, Any]
 
 
-async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
+@dataclass(frozen=True, slots=True)
+class SampleFilter:
+    """A condition on the rows of `sample` and `vantage`, with its parameters."""
+
+    condition: sql.Composable
+    parameters: Mapping[str, object]
+
+
+EVERY_SAMPLE = SampleFilter(sql.SQL("true"), {})
+"""No sample is left out."""
+
+
+async def newest(connection: Connection, scope: Scope, *, limit: int, of: SampleFilter = EVERY_SAMPLE) -> list[Record]:
     """Return the newest samples, newest first, searched in growing steps: no index has all rounds in order."""
     window, span_us = scope.window, MINUTE_US
     while True:
         from_at = max(window.from_at, window.until_at - span_us)
         part = replace(scope, window=replace(window, from_at=from_at))
-        records = await _records(connection, "samples", {**part.parameters(), "limit": limit})
+        records = await _records(connection, "samples", {**part.parameters(), "limit": limit}, of)
         if len(records) == limit or from_at == window.from_at:
             return records
         span_us *= 8
 
 
-async def after(connection: Connection, scope: Scope, position: Position, *, limit: int) -> list[Record]:
+async def after(
+    connection: Connection, scope: Scope, position: Position, *, limit: int, of: SampleFilter = EVERY_SAMPLE
+) -> list[Record]:
     """Return the samples of a scope after a position, in order."""
     bounds = {f"after_{name}": getattr(position, name) for name in NAMES}
-    return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit})
+    return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit}, of)
 
 
 async def at(connection: Connection, position: Position) -> list[Record]:
@@ -147,7 +165,9 @@ async def at(connection: Connection, position: Position) -> list[Record]:
     return await _records(connection, "sample_at", fields_of(position))
 
 
-async def of_batches(connection: Connection, scope: Scope, batches: Sequence[NewBatch]) -> list[Record]:
+async def of_batches(
+    connection: Connection, scope: Scope, batches: Sequence[NewBatch], of: SampleFilter = EVERY_SAMPLE
+) -> list[Record]:
     """Return the samples of some batches, in the order of their receipt; the window of the scope is ignored."""
     vantage_ids, epochs, seqs = zip(*(batch.key for batch in batches), strict=True)
     oldest_at, newest_at = [row.oldest_round_at for row in batches], [row.newest_round_at for row in batches]
@@ -161,7 +181,7 @@ async def of_batches(connection: Connection, scope: Scope, batches: Sequence[New
         "oldest_at": oldest_at,
         "newest_at": newest_at,
     }
-    return await _records(connection, "samples_of_batches", parameters)
+    return await _records(connection, "samples_of_batches", parameters, of)
 
 
 async def rate_limit_history(connection: Connection, scope: Scope, *, bucket_us: int, limit: int) -> list[Record]:
@@ -177,6 +197,9 @@ async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: i
     return await fetch_records(connection, "rate_limit_readings", **scope.parameters(), readings=newest)
 
 
-async def _records(connection: Connection, name: str, parameters: Record) -> list[Record]:
+async def _records(
+    connection: Connection, name: str, parameters: Record, of: SampleFilter = EVERY_SAMPLE
+) -> list[Record]:
     columns = sql.SQL(", ").join(sql.Identifier("sample", column) for column in _READ)
-    return await fetch_records(connection, query(name).format(columns=columns), **parameters)
+    statement = query(name).format(columns=columns, condition=of.condition)
+    return await fetch_records(connection, statement, **parameters, **of.parameters)

@@ -410,11 +410,12 @@ class Script:
         self.streams = list(streams)
         self.since: list[int] = []
 
-    def list_samples(self, _selection: Selection, *, limit: int) -> tuple[StoredSample, ...]:
-        assert limit
+    def list_samples(self, _selection: Selection, *, limit: int, matching: str) -> tuple[StoredSample, ...]:
+        assert (limit, matching) == (1, "ttft>1")
         return ()
 
-    def follow_samples(self, _selection: Selection, *, since_at: int = 0) -> Iterator[SampleList]:
+    def follow_samples(self, _selection: Selection, *, since_at: int = 0, matching: str) -> Iterator[SampleList]:
+        assert matching == "ttft>1"
         self.since.append(since_at)
         for batch in self.streams.pop(0):
             if isinstance(batch, Exception):
@@ -431,7 +432,7 @@ def test_a_stream_that_resumes_drops_what_it_had() -> None:
         [SampleList(samples=(two, three), resume_at=NOW_AT + 1), SampleList(resume_at=NOW_AT + 3)],
         [SampleList(samples=(four,), resume_at=NOW_AT + 3)],
     )
-    stream = SampleStream(client, ALL, report=lambda _sentence: None)
+    stream = SampleStream(client, ALL, report=lambda _sentence: None, matching="ttft>1")
     batches = stream.samples(limit=1)
     assert [next(batches) for _ in range(4)] == [(), (one, two), (three,), (four,)]
     assert client.since == [0, NOW_AT + 1, NOW_AT + 3]

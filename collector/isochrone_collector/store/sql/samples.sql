@@ -8,6 +8,7 @@ JOIN vantage ON vantage.id = sample.vantage_id
 WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
     AND target_id = ANY(%(target_ids)s::bigint[])
     AND (%(regions)s::text[] IS NULL OR sample.region = ANY(%(regions)s))
+    AND {condition}
 ORDER BY round_at DESC, target_id, vantage_id, epoch, seq DESC, idx DESC
 LIMIT %(limit)s
 
@@ -31,6 +32,7 @@ JOIN vantage ON vantage.id = sample.vantage_id
 WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
     AND target_id = ANY(%(target_ids)s::bigint[])
     AND (%(regions)s::text[] IS NULL OR sample.region = ANY(%(regions)s))
+    AND {condition}
     AND (round_at, target_id, vantage_id, sample.epoch, seq, idx) > (
         %(after_round_at)s, %(after_target_id)s::bigint, %(after_vantage_id)s::bigint, %(after_epoch)s::bigint,
         %(after_seq)s::bigint, %(after_idx)s::integer
@@ -55,6 +57,7 @@ JOIN unnest(
 WHERE sample.round_at >= %(from_at)s AND sample.round_at <= %(until_at)s
     AND sample.target_id = ANY(%(target_ids)s::bigint[])
     AND (%(regions)s::text[] IS NULL OR sample.region = ANY(%(regions)s))
+    AND {condition}
 ORDER BY sample.received_at, sample.round_at, sample.target_id, sample.vantage_id, sample.epoch, sample.seq, sample.idx
 
 -- The lowest remaining amounts of the rate limits per target, vantage and bucket, and the numbers of readings.

@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from fixtures.collector import Collector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_client.client import ReadClient
+from isochrone_client.errors import ClientError
 from isochrone_collector.queries import samples
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection, Window
@@ -153,3 +155,75 @@ def test_following_does_not_hold_a_connection(place: Place) -> None:
     for thread in threads:
         thread.join(WAIT)
     assert found == [sample] * 12
+
+
+FILTERED: dict[str, dict[str, Any]] = {
+    "fast": {"ttft_us": 200_000, "http_status": 200, "tcp_us": 4_000},
+    "slow": {"ttft_us": 700_000, "http_status": 200},
+    "late": {"outcome": Outcome.TIMED_OUT, "error": "no byte after 60 s, 100 %"},
+    "lost": {"outcome": Outcome.HTTP_ERROR, "http_status": 503, "error": "upstream_reset, try again"},
+}
+ALL = set(FILTERED)
+
+
+@pytest.fixture(scope="module")
+def filtered(place: Place) -> Selection:
+    """Four samples of `sim/a` from one region, which their index names, and one of `sim/b` from another."""
+    start_at = hours_ago(60)
+    for number, more in enumerate(FILTERED.values()):
+        place.push("filter-eu", replace(place.sample(start_at + number), **more))
+    place.push("filter-us", place.sample(start_at, "sim/b", ttft_us=1))
+    return Selection(window=Window(from_at=start_at, until_at=hours_ago(59)), regions=("filter-eu", "filter-us"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", {*ALL, "other"}),
+        ("ttft>500", {"slow"}),
+        ("ttft>=200", {"fast", "slow"}),
+        ("ttft<0.5s", {"fast", "other"}),
+        ("ttft:700000us", {"slow"}),
+        ("-ttft>500", {*ALL - {"slow"}, "other"}),
+        ("connect<5", {"fast"}),
+        ("http_status>=500", {"lost"}),
+        ("outcome:timed_out", {"late"}),
+        ("outcome:timed_out,http*", {"late", "lost"}),
+        ("-outcome:ok", {"late", "lost"}),
+        ("outcome:ok ttft<300 target:a", {"fast"}),
+        ("region:filter-u*", {"other"}),
+        ("-target:sim/a", {"other"}),
+        ("vantage:FILTER-us-?", {"other"}),
+        ('error:"*100 %*"', {"late"}),
+        ('error:"upstream?reset, *"', {"lost"}),
+        ("error:upstreamXreset*", set()),
+        ("-error:*reset*", {*ALL - {"lost"}, "other"}),
+    ],
+)
+def test_a_filter_selects_samples(place: Place, filtered: Selection, text: str, names: set[str]) -> None:
+    """Every word holds of each sample; a list, an export and its newest ones agree."""
+    start_at = filtered.window.from_at
+    known = {(start_at + number, "sim/a"): name for number, name in enumerate(FILTERED)} | {
+        (start_at, "sim/b"): "other"
+    }
+
+    def named(rows: Iterable[StoredSample]) -> set[str]:
+        return {known[row.sample.round_at, row.target] for row in rows}
+
+    assert named(place.client.list_samples(filtered, limit=10, matching=text)) == names
+    assert named(place.export(filtered, matching=text)) == names
+    assert named(place.export(filtered, newest=10, matching=text)) == names
+
+
+def test_following_passes_a_filter(place: Place) -> None:
+    """Only new samples that pass it are sent; a wrong one is refused at once."""
+    now_at = hours_ago(0)
+    selection = Selection(window=Window(from_at=0, until_at=1))
+    place.push("passing", place.sample(now_at))
+    portions = place.client.follow_samples(selection, matching="region:passing ttft>1")
+    assert next(portions).samples == ()
+    new = place.sample(now_at + 1, ttft_us=2_000)
+    place.push("passing", place.sample(now_at + 2, ttft_us=500), new)
+    assert [row.sample for row in next(portions).samples] == [new]
+    with pytest.raises(ClientError, match="filter, character 1: unknown field 'tfft'"):
+        next(place.client.follow_samples(selection, matching="tfft>1"))
