@@ -136,7 +136,7 @@ def test_the_matrix_has_every_target_and_region(browser: Browser, page: Path, sc
         cells = browser.evaluate(MATRIX)
         assert ["openai/gpt-5-mini", "320", "513 +191"] in [row[:3] for row in cells]
         slow = browser.evaluate("getComputedStyle(document.querySelector('td.worse3')).backgroundColor")
-        assert slow == "rgb(240, 163, 168)"
+        assert slow == "rgb(234, 106, 113)"
     finally:
         browser.ask("Emulation.setScriptExecutionDisabled", value=False)
 

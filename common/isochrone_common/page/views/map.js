@@ -111,6 +111,7 @@ function body(target, sites, drawing) {
 function key(values, drawing, hasLines, hasEdges) {
   const entry = (/** @type {string} */ name, /** @type {string} */ text) => html("li", {}, html("span", { class: `swatch ${name}` }), text);
   const found = legend(values, drawing);
+  found.classList.add("of-map");
   if (hasLines) found.append(entry("isoline", "equal latency, interpolated"));
   if (hasEdges) found.append(entry("edge", "bound: the edge is inside"));
   return found;
@@ -201,7 +202,7 @@ function hatch() {
  */
 function mark(site, { spot: [x, y], hasRoom, hasRoomOnPhone }, drawing, isFirst) {
   const { region, cell } = site, text = valueText(cell, drawing);
-  const kind = cell ? classOf(cell, region, drawing) : "unsure", at = { cx: x.toFixed(1), cy: y.toFixed(1), r: MARK_RADIUS };
+  const kind = cell && cell.value !== null && cell.isEarly ? `early step${drawing.step(cell.value)}` : cell ? classOf(cell, region, drawing) : "unsure", at = { cx: x.toFixed(1), cy: y.toFixed(1), r: MARK_RADIUS };
   const facts = siteFacts(site, drawing);
   return svg("g", { class: `site ${kind}`, role: "img", tabindex: isFirst ? 0 : -1, "data-key": region,
     "aria-label": [region, ...facts.map(([name, value]) => `${name}: ${value}`)].join(", "), ...drawing.context.details(region, facts) },
