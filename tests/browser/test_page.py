@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -15,7 +16,7 @@ from isochrone_common import identity_file
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
-from testdata.reading import printed_rows
+from testdata.reading import printed_rows, run
 from testdata.waiting import eventually
 
 HOSTILE = "<script>document.title=1</script>"
@@ -24,7 +25,7 @@ ROUNDS = 60
 SLOWER_US = 150_000
 ROUTE = f"/routes?region={US}&route=chat"
 TARGET = f"/target/{FIRST}?tables=values,parts,bins,shares"
-PATHS = ["/", "/?baseline=none", f"/map?target={FIRST}", TARGET, ROUTE, "/fleet"]
+PATHS = ["/", "/?baseline=none", f"/map?target={FIRST}", TARGET, ROUTE, "/requests", "/fleet"]
 TABLE = "document.querySelector('main table') && !document.querySelector('.waiting, [aria-busy=true]')"
 LOGIN = "document.querySelector('form.login input[type=password]')"
 CELLS = """
@@ -35,6 +36,8 @@ NOTES = """
 Object.fromEntries([...document.querySelectorAll('.matrix tbody tr')].map((row) => [row.querySelector('th').textContent,
   [...row.querySelectorAll('td')].map((cell) => cell.querySelector('small')?.textContent ?? '')]))
 """
+LINES = "(e) => e.offsetHeight / parseFloat(getComputedStyle(e).lineHeight)"
+TRENDS = ".matrix .trend svg"
 # Weights and targets, in rank order.
 MEMBERS = """
 [...document.querySelectorAll('.routes tbody tr:has(.sum)')].map((row) =>
@@ -44,6 +47,7 @@ ROWS = """
 [...document.querySelectorAll('TABLE tbody tr')].map((row) =>
   [...row.cells].map((cell) => cell.firstChild?.nodeValue ?? ''))
 """
+WHOLE_ROWS = ROWS.replace("cell.firstChild?.nodeValue ?? ''", "cell.textContent")
 # Requests of the page by the last part of their path, of which one is slow.
 SLOW_DIFFERENTIALS = """
 window.asked = {};
@@ -156,6 +160,41 @@ def test_login_and_logout(page: Page) -> None:
     assert browser.evaluate("document.cookie") == ""
 
 
+def test_a_pasted_identity_file_logs_in(page: Page) -> None:
+    """Of the whole file only the credential is sent."""
+    browser = page.browser
+    page.open("/")
+    browser.click("header button", "log out")
+    browser.until(LOGIN)
+    page.log_in((page.collector.data_dir / "operator.json").read_text().replace("\n", ""))
+    browser.until("document.querySelector('.matrix')")
+    sent = [one["request"] for one in browser.seen("Network.requestWillBeSent")]
+    (form,) = (one["postData"] for one in sent if one["method"] == "POST")
+    assert form == f"credential={page.credential}"
+
+
+def test_a_link_of_the_command_logs_in(page: Page) -> None:
+    """`isochrone page` prints an address that logs in once, also in a page that is open, and does not stay in it."""
+    browser = page.browser
+    page.open("/")
+    browser.click("header button", "log out")
+    browser.until(LOGIN)
+    identity = str(page.collector.data_dir / "operator.json")
+    link = run(page.collector.http_address, "page", "--identity", identity).stdout.strip()
+    assert link.startswith(f"{page.collector.http}/#login=")
+    browser.evaluate(f"location.href = {json.dumps(link)}")
+    browser.until("document.querySelector('.matrix')")
+    assert browser.evaluate("location.href") == f"{page.collector.http}/"
+    urls = [one["request"]["url"] for one in browser.seen("Network.requestWillBeSent")]
+    assert not any(link.partition("=")[2] in url for url in urls)
+    browser.click("header button", "log out")
+    browser.until(LOGIN)
+    page.open(link.removeprefix(page.collector.http), ready="document.querySelector('.refused')")
+    assert "`isochrone page` prints another" in browser.text(".refused")
+    page.log_in(page.credential)
+    browser.until("document.querySelector('.matrix')")
+
+
 @pytest.mark.parametrize(
     ("metric", "quantity", "scale"), [("ttft", "ttft_p50_us", 1e-3), ("speed", "tokens_per_second_p50", 1)]
 )
@@ -193,6 +232,31 @@ def test_differences_are_those_of_the_command(page: Page) -> None:
     label = page.browser.evaluate("document.querySelector('.worse3 button').getAttribute('aria-label')")
     assert "decision: slower" in label
     assert f"rounds: {ROUNDS}" in label
+
+
+def test_each_row_has_its_medians_over_time(page: Page) -> None:
+    """They are those of the series, a line per region; a small window neither shows nor asks for them."""
+    browser = page.browser
+    page.open(f"/?{page.fixed}")
+    browser.until("document.querySelector('.trend polyline')")
+    assert browser.evaluate(f"[...document.querySelectorAll('{TRENDS}')].map((e) => e.childElementCount)") == [2, 2, 2]
+    assert browser.count(".trend .median") == browser.count(".trend .other") == 3
+    lines = browser.evaluate(f"[...document.querySelectorAll('{TRENDS} polyline')].map((e) => e.points.length)")
+    series = page.command("series", "--points", "24")
+    assert set(lines) == {len(row["points"]) for row in series}
+    page.open(f"/?{page.fixed}", width=390)
+    browser.until("document.querySelector('td.worse3')")
+    assert not [one for one in browser.seen("Network.requestWillBeSent") if "/v1/series" in one["request"]["url"]]
+
+
+def test_a_phone_shows_what_matters(page: Page) -> None:
+    """Headings of regions have two lines at most, and what changed in a route is seen without scrolling."""
+    browser = page.browser
+    page.open("/", width=390)
+    lines = browser.evaluate(f"[...document.querySelectorAll('.matrix thead button')].map({LINES})")
+    assert max(lines) < 2.5
+    page.open(ROUTE, width=390, ready="document.querySelector('.remarks')")
+    assert browser.evaluate("document.querySelector('td.remarks').getBoundingClientRect().right") <= 390
 
 
 def test_new_samples_arrive_without_a_reload(page: Page) -> None:
@@ -374,7 +438,7 @@ def test_a_target_has_the_numbers_of_the_command(page: Page) -> None:
         assert shown[key][2:7] == [*(f"{point[name] / 1000:.0f}" for name in ("p10", "p50", "p90")), "2", "2"]
     assert page.browser.count(".bands .bucket") == len(shown)
     (row,) = page.command("diff", "--target", FIRST, "--baseline", US, "--against", SG)
-    differences = {cells[0]: cells for cells in page.browser.evaluate(ROWS.replace("TABLE", ".differences"))}
+    differences = {cells[0]: cells for cells in page.browser.evaluate(WHOLE_ROWS.replace("TABLE", ".differences"))}
     assert (differences[SG][2], differences[SG][4]) == (f"{row['shift'] / 1000:+.0f}", "slower")
 
 
@@ -389,7 +453,7 @@ def test_a_target_has_the_phases_of_the_command(page: Page) -> None:
         "[...document.querySelectorAll('.contributions thead th')].map((e) => e.textContent)"
     )
     assert headings[1:-1] == ["dns", "tcp", "tls", "network", "server", "all", "behind the edge", "provider"]
-    cells = {row[0]: row for row in page.browser.evaluate(ROWS.replace("TABLE", ".contributions"))}[SG]
+    cells = {row[0]: row for row in page.browser.evaluate(WHOLE_ROWS.replace("TABLE", ".contributions"))}[SG]
     shifts = {name: round(part["shift"] / 1000) for name, part in parts.items()}
     whole = round(sum(parts[name]["shift"] for name in ("dns", "tcp", "tls", "rtt", "server")) / 1000)
     wanted = [*list(shifts.values())[:5], whole, *list(shifts.values())[5:]]
@@ -434,8 +498,7 @@ def test_a_target_has_the_goodput_of_the_command(page: Page) -> None:
         (row["region"], row["hour"]): str(int(100 * row["goodput"]["value"] + 1e-9))
         for row in page.command("slo", "--target", FIRST, "--use", "translation", "--by", "hour")
     }
-    whole_text = ROWS.replace("cell.firstChild?.nodeValue", "cell.textContent")
-    rows = page.browser.evaluate(whole_text.replace("TABLE", ".hours table"))
+    rows = page.browser.evaluate(WHOLE_ROWS.replace("TABLE", ".hours table"))
     assert {(row[0], hour): text for row in rows for hour, text in enumerate(row[1:]) if text != UNKNOWN} == hours
 
 
@@ -493,8 +556,41 @@ def test_a_bucket_opens_one_of_its_requests(page: Page) -> None:
     assert rows[-1][-1] == f"{(sample['connect_us'] + sample['e2e_us']) / 1000:.0f}"
     page.open(address.removeprefix(page.collector.http))
     assert browser.text(".request") == shown
-    browser.evaluate(
-        "document.querySelector('.request select').value = document.querySelector('.request option').value"
+    browser.click(".request a", "all requests of this bucket")
+    browser.until("document.querySelector('.requests tbody tr')")
+    assert {row[1] + row[2] for row in browser.evaluate(WHOLE_ROWS.replace("TABLE", ".requests"))} == {FIRST + US}
+    assert sample["id"] in browser.evaluate(
+        "[...document.querySelectorAll('.requests tbody tr')].map((e) => e.dataset.key)"
     )
-    browser.evaluate("document.querySelector('.request select').dispatchEvent(new Event('change'))")
-    browser.until("location.search.includes('sample=')")
+
+
+def test_a_filter_selects_requests(page: Page) -> None:
+    """The filter of the address selects what the command with the same filter prints, and a wrong word is named."""
+    browser, text = page.browser, f"ttft>=0.3s region:{SG[:4]}*"
+    page.open(f"/requests?{page.fixed}&filter={quote(text)}")
+    rows = page.command("samples", "--filter", text, "--limit", "1000")
+    assert {(row["target"], row["region"]) for row in rows} == {(FIRST, SG)}
+    shown = browser.evaluate("[...document.querySelectorAll('.requests tbody tr')].map((e) => e.dataset.key)")
+    assert shown == [row["id"] for row in rows[::-1]]
+    browser.evaluate("document.querySelector('input[name=filter]').value = 'tfft>500'")
+    browser.evaluate("document.querySelector('input[name=filter]').dispatchEvent(new Event('change'))")
+    browser.until("document.querySelector('.failure')")
+    assert "character 1: unknown field 'tfft'; did you mean 'ttft'?" in browser.text(".failure")
+    assert "filter=tfft" in browser.evaluate("location.search")
+
+
+def test_a_request_opens_its_waterfall(page: Page) -> None:
+    """A row opens the phases of its request below it, which the address keeps, and closes them again."""
+    browser = page.browser
+    page.open(f"/requests?{page.fixed}")
+    browser.click(".requests tbody tr:nth-child(3) a")
+    browser.until("document.querySelector('.requests .waterfall')")
+    name = browser.evaluate("document.querySelector('.requests tr.shown').dataset.key")
+    assert f"sample={name}" in browser.evaluate("location.search")
+    (sample,) = page.command("samples", "--id", name, window=None)
+    rows = browser.evaluate(ROWS.replace("TABLE", ".waterfall"))
+    assert rows[-1][-1] == f"{(sample['connect_us'] + sample['e2e_us']) / 1000:.0f}"
+    page.open(browser.evaluate("location.href").removeprefix(page.collector.http))
+    browser.until("document.querySelector('.requests .waterfall')")
+    browser.click(".requests tr.shown a")
+    browser.until("!document.querySelector('.requests .waterfall')")

@@ -133,7 +133,7 @@ async function request(path, options) {
 async function reasonOf(response) {
   try {
     const problem = await response.json();
-    return String(problem.detail || problem.title);
+    return [problem.detail || problem.title, problem.hint].filter(Boolean).join(": ");
   } catch {
     return `the collector answers with status ${response.status}`;
   }

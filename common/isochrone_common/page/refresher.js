@@ -39,7 +39,7 @@ class RepeatedRequest {
    * @param {string} path
    * @param {import("./api.js").Answer | undefined} answer a known one
    * @param {{pauseMs: () => number, onEnd: (isNew: boolean) => void}} options `pauseMs` is the shortest pause that the collector
-   *   asks for, and `onEnd` is called after each answer or failure.
+   *   asks for, and `onEnd` is called after each answer or failure, with whether it is another one.
    */
   constructor(path, answer, { pauseMs, onEnd }) {
     this.path = path;
@@ -69,14 +69,14 @@ class RepeatedRequest {
   }
 
   async #run() {
-    const before = this.answer, began = performance.now();
+    const before = this.answer, hadFailed = Boolean(this.error), began = performance.now();
     this.isRunning = true;
     this.#isWanted = false;
     const asOf = await this.#ask(began);
     if (this.#running.signal.aborted) return;
     this.isRunning = false;
     this.#allowedAt = performance.now() + pauseAfter(performance.now() - began, this.#pauseMs());
-    this.#onEnd(this.answer !== before);
+    this.#onEnd(this.answer !== before || Boolean(this.error) !== hadFailed);
     // An answer that is shared with other pages may be older than what made this page ask.
     if (this.#isWanted || asOf < this.#wantedAt) this.#schedule();
   }

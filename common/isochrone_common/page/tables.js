@@ -56,6 +56,16 @@ export function targetName(target, provider = target.split("/", 1)[0]) {
 }
 
 /**
+ * The name of a region, which breaks once at most, where there is little space.
+ * @param {string} region
+ * @returns {Child[]}
+ */
+export function regionName(region) {
+  const [, head = "", rest = ""] = /^([^-]*-)?(.*)$/.exec(region) ?? [];
+  return [head, html("wbr"), html("span", { class: "whole" }, rest)];
+}
+
+/**
  * Arrow keys move the focus among the cells of a table body: all of them together are one stop of the tab key.
  * @param {KeyboardEvent} event
  */

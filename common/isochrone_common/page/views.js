@@ -7,6 +7,7 @@ import { REPORT } from "./api.js";
 import { FLEET } from "./views/fleet.js";
 import { MAP } from "./views/map.js";
 import { MATRIX } from "./views/matrix.js";
+import { REQUESTS } from "./views/requests.js";
 import { ROUTES } from "./views/routes.js";
 import { STATUS } from "./views/status.js";
 import { TARGET } from "./views/target.js";
@@ -48,5 +49,5 @@ import { TARGET } from "./views/target.js";
  */
 
 /** @type {readonly View[]} */
-export const VIEWS = [MATRIX, MAP, TARGET, ROUTES, FLEET, STATUS].map((view) => ({ ...view,
+export const VIEWS = [MATRIX, MAP, TARGET, ROUTES, REQUESTS, FLEET, STATUS].map((view) => ({ ...view,
   defaults: Object.fromEntries(Object.entries(view.defaults).map(([name, value]) => [name, REPORT?.options[name] ?? value])) }));

@@ -7,7 +7,7 @@ import { UNKNOWN, age, capitalised, commonDecimals, interval, number, worth } fr
 import { landRings } from "../map/land.js";
 import { AREAS, WIDTH, Projection, areaOf, circle } from "../map/geometry.js";
 import { stepScale } from "../ordering.js";
-import { dataTable, heading } from "../tables.js";
+import { dataTable, heading, regionName } from "../tables.js";
 import { otherView, windowQuery, withOptions } from "../url_state.js";
 import { classOf, factsOf, legend, valueText } from "./matrix.js";
 import { QUANTITIES, matrixOf, staleBeforeOf } from "./matrix_model.js";
@@ -251,7 +251,7 @@ function table(target, sites, { metric, decimals, context }) {
   return dataTable(`${metric.label} of ${target} by region and place`, columns, sites.map((site) => {
     const { cell, rttMs } = site;
     return html("tr", { "data-key": site.region },
-      html("th", { scope: "row" }, site.region),
+      html("th", { scope: "row" }, regionName(site.region)),
       html("td", { class: cell?.isEarly ? "early" : null }, valueText(cell, { decimals })),
       html("td", {}, cell?.progress || interval(cell?.low, cell?.high)),
       html("td", {}, cell ? worth(cell.n, cell.independent) : "0"),

@@ -3,11 +3,13 @@
 import { apiPath } from "../api.js";
 import { choice, search, segments, windowChoice } from "../controls.js";
 import { html } from "../dom.js";
-import { UNKNOWN, age, capitalised, commonDecimals, dollars, interval, moment, number, worthInWords } from "../formats.js";
+import { UNKNOWN, age, capitalised, commonDecimals, dollars, duration, interval, moment, number, worthInWords } from "../formats.js";
 import { STEPS, TIER_NAMES, byName, differenceClass, stepScale } from "../ordering.js";
-import { moveCell, scrolling, targetName } from "../tables.js";
+import { moveCell, regionName, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
 import { METRICS, QUANTITIES, DIFFERENCE, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
+import { sparkline } from "./target_charts.js";
+import { bandsOf, spanOf } from "./target_model.js";
 
 /** @typedef {import("../views.js").View} View */
 /** @typedef {import("../views.js").Context} Context */
@@ -16,6 +18,9 @@ import { METRICS, QUANTITIES, DIFFERENCE, USES, goodputText, matrixOf, metricOf,
 /** @typedef {import("./matrix_model.js").Metric} Metric */
 
 const NO_BASELINE = "none";
+const TREND_POINTS = "24";
+// As in the style sheet, so that a small window does not ask for what it does not show.
+const HAS_TRENDS = "(min-width: 60rem)";
 
 /** @type {View} */
 export const MATRIX = {
@@ -27,7 +32,7 @@ export const MATRIX = {
   hasIntervals: true,
   planned: ["targets", "regions"],
   // Without a baseline in the plan there is no difference; and the values are shown first.
-  optional: ["diff"],
+  optional: ["diff", "trends"],
   requests: ({ options }) => {
     const metric = metricOf(options["metric"]), window = windowQuery(options);
     return {
@@ -38,11 +43,13 @@ export const MATRIX = {
       ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),
       ...(metric.differential && options["baseline"] !== NO_BASELINE
         && { diff: apiPath("/v1/diff", { ...window, baseline: options["baseline"] ?? "", metric: metric.differential }) }),
+      ...(metric.differential && matchMedia(HAS_TRENDS).matches
+        && { trends: apiPath("/v1/series", { ...window, metric: metric.differential, points: TREND_POINTS }) }),
     };
   },
   render: (answers, context) => {
     const metric = metricOf(context.state.options["metric"]);
-    const { board, targets, regions, diff, slo } = answers;
+    const { board, targets, regions, diff, slo, trends } = answers;
     if (!board || !targets || !regions) return { title: "Matrix", content: [] };
     const staleBefore = staleBeforeOf(board.window, context.state.options, context.now);
     const matrix = matrixOf({ metric, board, targets, regions, diff: diff ?? null, slo: slo ?? null, staleBefore });
@@ -52,7 +59,8 @@ export const MATRIX = {
       title: `${metric.label} by target and region`,
       content: [
         controls(matrix, metric, context),
-        ...(rows.length ? table(rows, matrix.regions.toSorted((a, b) => Number(b === baseline) - Number(a === baseline)), metric, baseline, context) : [nothing(matrix.rows.length)]),
+        ...(rows.length ? table(rows, matrix.regions.toSorted((a, b) => Number(b === baseline) - Number(a === baseline)),
+          { metric, baseline, context, trends }) : [nothing(matrix.rows.length)]),
       ],
     };
   },
@@ -111,11 +119,9 @@ function pair(value, label = value) {
 /**
  * @param {Row[]} rows
  * @param {string[]} regions
- * @param {Metric} metric
- * @param {string} baseline
- * @param {Context} context
+ * @param {{metric: Metric, baseline: string, context: Context, trends: import("../api.js").Answer | undefined}} shown
  */
-function table(rows, regions, metric, baseline, context) {
+function table(rows, regions, { metric, baseline, context, trends }) {
   const cells = rows.flatMap((row) => Object.values(row.cells));
   const values = cells.map((cell) => cell.value);
   const drawing = {
@@ -123,6 +129,7 @@ function table(rows, regions, metric, baseline, context) {
     decimals: commonDecimals(values),
     step: stepScale(values, { ...metric, isLinear: metric.unit === "%" }),
   };
+  const { trendHeading, trend } = trendColumn(trends, metric, baseline);
   const caption = `${meaningOf(metric, context)}${baseline ? `, and the difference from ${baseline}` : ""}, ${metric.unit}`;
   return [
     html("p", { class: "note", "aria-hidden": "true" }, caption),
@@ -132,15 +139,31 @@ function table(rows, regions, metric, baseline, context) {
         html("caption", { class: "unseen" }, caption),
         html("thead", {}, html("tr", {},
           heading("target", "target", "asc", context),
-          ...regions.map((region) => heading(region, region, metric.moreIsBetter ? "desc" : "asc", context,
+          ...regions.map((region) => heading(region, regionName(region), metric.moreIsBetter ? "desc" : "asc", context,
             region === baseline ? "baseline" : "")),
-          heading("price", "output price", "asc", context, "$/M tokens"))),
+          heading("price", "output price", "asc", context, "$/M tokens"), trendHeading)),
         html("tbody", {}, ...rows.map((row, place) => html("tr", { "data-key": row.target },
           html("th", { scope: "row" },
             html("a", { href: context.href(otherView(context.state, "target", { target: row.target })) }, targetName(row.target, row.provider))),
           ...regions.map((region, column) => cell(row, region, drawing, place + column === 0)),
-          html("td", { class: "price" }, dollars(row.usd))))))),
+          html("td", { class: "price" }, dollars(row.usd)), trend(row.target)))))),
   ];
+}
+
+/**
+ * The heading of the medians over time, and a function from a target to their cell; none without them.
+ * @param {import("../api.js").Answer | undefined} trends
+ * @param {Metric} metric
+ * @param {string} baseline
+ */
+function trendColumn(trends, metric, baseline) {
+  if (!trends?.window) return { trendHeading: null, trend: () => null };
+  const span = spanOf(trends.window, trends.rows);
+  return {
+    trendHeading: html("th", { scope: "col", class: "trend" }, "over time", html("small", {}, `${duration(span.until - span.from)}, all regions`)),
+    trend: (/** @type {string} */ target) => html("td", { class: "trend" },
+      sparkline(bandsOf({ series: trends, incidents: null, diff: null, target, metric }).panels, span, baseline)),
+  };
 }
 
 /**
@@ -155,7 +178,7 @@ function meaningOf({ name, words, unit }, { state: { options } }) {
 /**
  * A heading that sorts by its column; a second click turns the order round.
  * @param {string} key
- * @param {string} label
+ * @param {string | import("../dom.js").Child[]} label
  * @param {"asc" | "desc"} first
  * @param {Context} context
  * @param {string} [small]
@@ -165,7 +188,7 @@ function heading(key, label, first, context, small = "") {
   const descending = isSorted ? !sort.descending : first === "desc";
   const direction = sort.descending ? "descending" : "ascending";
   return html("th", { scope: "col", class: key === "target" ? "name" : null, "aria-sort": isSorted ? direction : null },
-    html("button", { type: "button", "data-key": `sort ${key}`, title: `sort by ${label}`,
+    html("button", { type: "button", "data-key": `sort ${key}`, title: `sort by ${key}`,
       onclick: () => context.set({ sort: `${descending ? "-" : ""}${key}` }) },
     label, isSorted ? html("span", { class: "arrow", "aria-hidden": "true" }, sort.descending ? "▼" : "▲") : null),
     small ? html("small", {}, small) : null);

@@ -5,7 +5,7 @@ import { hasInterval, markedText, progressOf } from "../certainty.js";
 import { windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, age, dollars, interval, isKnown, moment, number, worth } from "../formats.js";
-import { dataTable, heading, section, targetName } from "../tables.js";
+import { dataTable, heading, regionName, section, targetName } from "../tables.js";
 import { withOptions, windowQuery } from "../url_state.js";
 import { TONE_OF, changesOf, directionOf, freshnessOf, generationAt, holdOf, latencyDecimals, overviewOf, phraseOf, placeOf,
   placeText, remarksOf, weightBars, weightsText } from "./routes_model.js";
@@ -70,7 +70,7 @@ function overviewTable(overview, context) {
   }
   return dataTable(OVERVIEW,
     [heading("region", { kind: "name" }), ...routes.map((route) => heading(route, { kind: "name" }))],
-    rows.map(({ region, tables }) => html("tr", { "data-key": region }, html("th", { scope: "row" }, region),
+    rows.map(({ region, tables }) => html("tr", { "data-key": region }, html("th", { scope: "row" }, regionName(region)),
       ...routes.map((route) => overviewCell(tables[route], context)))), "routes");
 }
 
@@ -247,15 +247,15 @@ function changeTable(changes, context) {
   if (!changes.length) return html("p", { class: "empty" }, "No table changed in this window.");
   const { region, route, generation } = context.state.options, isOne = Boolean(region && route);
   const headings = [heading("at", { unit: "UTC", kind: "name" }), ...(isOne ? [] : [heading("route", { kind: "name" })]),
-    heading("change", { kind: "name" }), heading("what changed", { kind: "name" }), heading("weights", { kind: "name" })];
+    heading("what changed", { kind: "name" }), heading("change", { kind: "name minor" }), heading("weights", { kind: "name minor" })];
   return dataTable("Changes, newest first", headings, changes.toReversed().map((change) => html("tr",
     { "data-key": String(change.generation), class: String(change.generation) === generation ? "shown" : null },
     html("th", { scope: "row" }, html("a", { href: context.href(withOptions(context.state, { region: change.region, route: change.route, generation: String(change.generation) })),
       title: `generation ${change.generation}` }, moment(iso(change.at), context.now))),
     isOne ? null : html("td", { class: "name" }, `${change.route} from ${change.region}`),
-    html("td", { class: `name ${TONE_OF[change.change] ?? ""}` }, change.change),
     html("td", { class: "name remarks" }, change.sentence),
-    html("td", { class: "name" }, weightsText(change.weights) || UNKNOWN))), "routes");
+    html("td", { class: `name minor ${TONE_OF[change.change] ?? ""}` }, change.change),
+    html("td", { class: "name minor" }, weightsText(change.weights) || UNKNOWN))), "routes");
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { html } from "../dom.js";
 import { UNKNOWN, age, moment } from "../formats.js";
-import { dataTable, heading, targetName } from "../tables.js";
+import { dataTable, heading, regionName, targetName } from "../tables.js";
 import { TONE_OF, statusTableOf, summaryOf } from "./status_model.js";
 
 /** @type {import("../views.js").View} */
@@ -41,7 +41,7 @@ function incidentList(incidents, now) {
 /** @param {any[]} answered */
 function statusTable(answered) {
   const { regions, rows } = statusTableOf(answered);
-  return dataTable("Status of each target from each region", [heading("target", { kind: "name" }), ...regions.map((region) => heading(region))],
+  return dataTable("Status of each target from each region", [heading("target", { kind: "name" }), ...regions.map((region) => html("th", { scope: "col" }, regionName(region)))],
     rows.map((row) => html("tr", { "data-key": row.target },
       html("th", { scope: "row" }, targetName(row.target, row.provider),
         row.target.startsWith(`${row.provider}/`) ? null : html("small", { class: "provider" }, row.provider)),

@@ -7,11 +7,12 @@ import { apiPath } from "../api.js";
 import { choice, segments, windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, commonDecimals, interval, isKnown, moment, number, worth } from "../formats.js";
-import { scrolling } from "../tables.js";
-import { windowQuery } from "../url_state.js";
+import { regionName, scrolling } from "../tables.js";
+import { otherView, windowQuery } from "../url_state.js";
 import { METRICS, metricOf, useOf } from "./matrix_model.js";
-import { acrossOf, factsMark, legendOf, moveFocus, panelOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
-import { OUTCOMES, bandsOf, forestOf, hoursQuery, partsOf, phasesOf, typicalSample } from "./target_model.js";
+import { requestOf } from "./requests.js";
+import { STRETCHED, acrossOf, factsMark, legendOf, moveFocus, panelOf, partsIn, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
+import { OUTCOMES, bandsOf, forestOf, hoursQuery, typicalSample } from "./target_model.js";
 import { distributionSection, goodputSection, hoursSection, limitChoice, phasesSection } from "./target_sections.js";
 
 /** @typedef {import("../views.js").Context} Context */
@@ -21,7 +22,6 @@ import { distributionSection, goodputSection, hoursSection, limitChoice, phasesS
 /** @typedef {Bands["panels"][number]} Panel */
 
 const POINTS = 120, GOODPUT_POINTS = 60, BINS = 80, MAX_SAMPLES = 200;
-const BOX = { width: 1000, height: 100 };
 const STRIP = { top: 96, height: 12 };
 const LEGEND = /** @type {[string, string][]} */ ([["median", "median"], ["band", "from p10 to p90"], ...OUTCOMES.map((name) => [name, name]),
   ["incident", "incident"], ["change", "difference changed"]]);
@@ -32,11 +32,11 @@ export const TARGET = {
   name: "target",
   label: "Target",
   path: "/target/:target",
-  defaults: { metric: "ttft", baseline: "", use: "chat", tables: "", region: "", at: "", end: "", sample: "" },
+  defaults: { metric: "ttft", baseline: "", use: "chat", tables: "", region: "", at: "", end: "" },
   topics: ["samples", "plan", "alerts"],
   hasIntervals: true,
   requests: ({ target, options }) => {
-    const { region = "", at = "", end = "", sample = "" } = options;
+    const { region = "", at = "", end = "" } = options;
     const selected = { ...windowQuery(options), target, metric: shownMetric(options).differential ?? "" }, use = useOf(options["use"]);
     return {
       series: apiPath("/v1/series", { ...selected, points: String(POINTS), bins: String(BINS) }),
@@ -45,10 +45,9 @@ export const TARGET = {
       incidents: apiPath("/v1/incidents", { ...windowQuery(options), past: "true" }),
       diff: apiPath("/v1/diff", { ...selected, baseline: options["baseline"] ?? "", explain: "true" }),
       ...(region && at && end && { bucket: apiPath("/v1/samples", { target, region, from: at, until: end, limit: String(MAX_SAMPLES) }) }),
-      ...(sample && { sample: `/v1/samples/${encodeURIComponent(sample)}` }),
     };
   },
-  render: ({ series, goodput, hours, incidents, diff, bucket, sample }, context) => {
+  render: ({ series, goodput, hours, incidents, diff, bucket }, context) => {
     const { target } = context.state, metric = shownMetric(context.state.options);
     // The other sections would be moved by the first one, which is the largest.
     if (!series) return { title: target, content: [controls([], metric, context)] };
@@ -58,7 +57,7 @@ export const TARGET = {
       content: [
         controls(bands.panels.map((panel) => panel.region), metric, context),
         ...charts(bands, metric, context),
-        ...(bucket || sample ? [request(bucket, sample?.rows[0], metric, context)] : []),
+        ...(bucket ? [request(bucket.rows, metric, context)] : []),
         ...(diff ? [forest(forestOf(diff, target, metric), metric), ...phasesSection(diff, target, context)] : []),
         ...distributionSection(series, target, metric, context),
         ...(goodput ? goodputSection(goodput, target, context) : []),
@@ -132,17 +131,11 @@ function bandsPanel(panel, bands, { metric, context, decimals, isFirst }) {
  * @param {Panel} panel
  * @param {Bands} bands
  */
-function lines({ points, spacing }, { from, until, top }) {
-  const x = (/** @type {number} */ at) => ((at - from) / (until - from) * BOX.width).toFixed(2);
-  const y = (/** @type {number | null} */ value) => ((1 - Math.min(value ?? top, 2 * top) / top) * BOX.height).toFixed(2);
-  // A single point is as wide as its bucket.
-  const ends = (/** @type {Point[]} */ part) => part.length > 1 || !part[0] ? part.map((point) => ({ ...point, at: (point.at + point.end) / 2 }))
-    : [part[0], { ...part[0], at: part[0].end }];
-  const parts = partsOf(points, spacing).map(ends);
-  const line = (/** @type {Point[]} */ part, /** @type {"low" | "median" | "high"} */ name) => part.map((point) => `${x(point.at)},${y(point[name])}`);
-  return svg("svg", { class: "lines", y: 4, width: "100%", height: STRIP.top - 10, viewBox: `0 0 ${BOX.width} ${BOX.height}`, preserveAspectRatio: "none" },
-    ...parts.map((part) => svg("polygon", { class: "band", points: [...line(part, "high"), ...line(part, "low").reverse()].join(" ") })),
-    ...parts.map((part) => svg("polyline", { class: "median", points: line(part, "median").join(" ") })));
+function lines(panel, bands) {
+  const parts = partsIn(panel, bands);
+  return svg("svg", { class: "lines", y: 4, width: "100%", height: STRIP.top - 10, ...STRETCHED },
+    ...parts.map((places) => svg("polygon", { class: "band", points: [...places("high"), ...places("low").reverse()].join(" ") })),
+    ...parts.map((places) => svg("polyline", { class: "median", points: places("median").join(" ") })));
 }
 
 /**
@@ -180,7 +173,7 @@ function bucketMark(point, { region, spacing, marks }, bands, { metric, context,
   return factsMark({ key: `${region} ${at}`, title: `${region}, ${moment(at, context.now)} UTC`, facts, isStop, context,
     isPressed: options["region"] === region && options["at"] === at && options["end"] === end,
     box: { x: acrossOf(bands)(point.at), width: widthOf(point.at, point.at + spacing, bands), height: STRIP.top + STRIP.height },
-    open: () => context.set({ region, at, end, sample: "" }) });
+    open: () => context.set({ region, at, end }) });
 }
 
 /**
@@ -216,7 +209,7 @@ function forest({ rows, from, until }, metric) {
       html("caption", {}, "Line: the 95 % interval. Shaded: too small to matter."),
       html("thead", {}, html("tr", {}, ...["region", "", "difference", "95 % interval", "decision", "rounds"].map((text) =>
         text ? html("th", { scope: "col", class: text === "region" ? "name" : null }, text) : html("td")))),
-      html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, row.region),
+      html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, regionName(row.region)),
         html("td", { class: "drawing" }, plot(row)), html("td", { class: row.low === null ? "early" : null }, `${number(row.shift, { decimals, signed: true })}${isKnown(row.shift) && row.low === null ? "?" : ""}`),
         html("td", {}, interval(row.low, row.high, { decimals, signed: true })),
         html("td", { class: "name" }, row.decision, row.reason ? html("small", {}, row.reason) : null),
@@ -224,45 +217,19 @@ function forest({ rows, from, until }, metric) {
 }
 
 /**
- * One request of a bucket as a waterfall, with a choice of the others.
- * @param {import("../api.js").Answer | undefined} bucket
- * @param {any} named
+ * One request of a bucket, with a link to the others.
+ * @param {readonly any[]} samples
  * @param {Metric} metric
  * @param {Context} context
  */
-function request(bucket, named, metric, context) {
-  const samples = bucket?.rows ?? [], shown = named ?? typicalSample(samples, metric);
-  const close = html("button", { type: "button", class: "quiet", onclick: () => context.set({ region: "", at: "", end: "", sample: "" }) }, "close");
+function request(samples, metric, { state, now, set, href }) {
+  const shown = typicalSample(samples, metric), { region = "", at = "", end = "" } = state.options;
+  const close = html("button", { type: "button", class: "quiet", onclick: () => set({ region: "", at: "", end: "" }) }, "close");
   if (!shown) return html("section", { class: "request", "data-key": "request" }, html("h2", {}, "Request"),
     html("p", { class: "empty" }, "The samples of this bucket are not kept any more."), close);
-  const entries = samples.map((one) => /** @type {[string, string]} */ ([one.id, `${moment(one.round_at, context.now)} ${one.vantage} ${one.outcome}`]));
+  const others = otherView(state, "requests", { options: { from: at, until: end, filter: `target:"${state.target}" region:"${region}"` } });
   return html("section", { class: "request", "data-key": "request" },
-    html("h2", {}, `Request from ${shown.region}, ${moment(shown.dispatched_at, context.now)} UTC`),
-    html("div", { class: "controls" }, samples.length > 1 ? choice("Request", entries, shown.id, (value) => context.set({ sample: value })) : null, close),
-    waterfall(shown), facts(shown));
-}
-
-/** @param {any} sample */
-function waterfall(sample) {
-  const phases = phasesOf(sample), total = phases.at(-1)?.until || 1;
-  if (!phases.length) return html("p", { class: "empty" }, "No phase of this request is known.");
-  const share = (/** @type {number} */ us) => `${(us / total * 100).toFixed(3)}%`;
-  const ms = (/** @type {number} */ us) => number(us / 1000);
-  return scrolling("phases of the request",
-    html("table", { class: "waterfall" }, html("caption", {}, "milliseconds"),
-    html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "name" }, "phase"), html("td"), html("th", { scope: "col" }, "took"), html("th", { scope: "col" }, "ended at"))),
-    html("tbody", {}, ...phases.map(({ name, from, until }, place) => html("tr", { "data-key": name }, html("th", { scope: "row" }, name),
-      html("td", { class: "drawing" }, svg("svg", { "aria-hidden": "true" }, svg("rect", { class: `phase${place}`, x: share(from), width: share(until - from), y: 2, height: 14 }))),
-      html("td", {}, ms(until - from)), html("td", {}, ms(until)))))));
-}
-
-/** @param {any} sample */
-function facts(sample) {
-  /** @type {[string, unknown][]} */
-  const known = [["outcome", sample.outcome], ["HTTP status", sample.http_status], ["error", sample.error], ["vantage", sample.vantage],
-    ["address", sample.remote_address], ["edge", sample.edge], ["output tokens", sample.output_tokens],
-    ["tokens/s", isKnown(sample.tokens_per_second) ? number(sample.tokens_per_second) : null], ["stalls", sample.stalls],
-    ["unknown frames", sample.frames_unknown || null], ["sample", sample.id]];
-  return html("dl", { class: "sample-facts" }, ...known.filter(([, value]) => value !== null && value !== undefined && value !== "")
-    .map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, String(value)))));
+    html("h2", {}, `Request from ${shown.region}, ${moment(shown.dispatched_at, now)} UTC`),
+    html("div", { class: "controls" }, html("a", { href: href(others) }, "all requests of this bucket"), close),
+    ...requestOf(shown));
 }

@@ -2,10 +2,12 @@
 
 import { html, svg } from "../dom.js";
 import { scrolling } from "../tables.js";
-import { timeTicks } from "./target_model.js";
+import { partsOf, timeTicks } from "./target_model.js";
 
 /** @typedef {import("../views.js").Context} Context */
 /** @typedef {import("../dom.js").Child} Child */
+/** @typedef {import("./target_model.js").Bands} Bands */
+/** @typedef {import("./target_model.js").Point} Point */
 /** A span of time in milliseconds since the epoch. @typedef {{from: number, until: number}} Span */
 
 const TICKS = 6, UNIT_SHARE = 0.04;
@@ -36,6 +38,34 @@ export function acrossOf({ from, until }) {
  */
 export function widthOf(at, end, { from, until }) {
   return percentOf(Math.max(0, Math.min(end, until) - Math.max(at, from)) / (until - from));
+}
+
+/**
+ * The parts of a line in the box, each a function from a quantile to the places of its points.
+ * @param {Pick<Bands["panels"][number], "points" | "spacing">} panel
+ * @param {Span & {top: number}} axes
+ */
+export function partsIn({ points, spacing }, { from, until, top }) {
+  const x = (/** @type {number} */ at) => ((at - from) / (until - from) * WIDTH).toFixed(2);
+  const y = (/** @type {number | null} */ value) => ((1 - Math.min(value ?? top, 2 * top) / top) * HEIGHT).toFixed(2);
+  // A single point is as wide as its bucket.
+  const ends = (/** @type {Point[]} */ part) => part.length > 1 || !part[0] ? part.map((point) => ({ ...point, at: (point.at + point.end) / 2 }))
+    : [part[0], { ...part[0], at: part[0].end }];
+  return partsOf(points, spacing).map(ends).map((part) => (/** @type {"low" | "median" | "high"} */ name) =>
+    part.map((point) => `${x(point.at)},${y(point[name])}`));
+}
+
+/**
+ * The medians of all regions in one small drawing, from 0 on; that of the baseline in front.
+ * @param {Bands["panels"]} panels
+ * @param {Span} span
+ * @param {string} baseline
+ */
+export function sparkline(panels, span, baseline) {
+  const top = Math.max(...panels.flatMap(({ points }) => points.map((point) => point.median ?? 0))) || 1;
+  const ordered = panels.toSorted((a, b) => Number(a.region === baseline) - Number(b.region === baseline));
+  return svg("svg", { ...STRETCHED, "aria-hidden": "true" }, ...ordered.flatMap((panel) => partsIn(panel, { ...span, top }).map((places) =>
+    svg("polyline", { class: !baseline || panel.region === baseline ? "median" : "other", points: places("median").join(" ") }))));
 }
 
 /**

@@ -4,7 +4,7 @@ import { choice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, commonDecimals, interval, moment, number, percent, worthInWords } from "../formats.js";
 import { STEPS, stepScale } from "../ordering.js";
-import { dataTable, heading, moveCell, scrolling } from "../tables.js";
+import { dataTable, heading, moveCell, regionName, scrolling } from "../tables.js";
 import { USES, goodputText, useOf } from "./matrix_model.js";
 import { acrossOf, axis, factsMark, legendOf, moveFocus, panelOf, percentOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
 import { HOURS, PHASE_NAMES, distributionsOf, goodputOf, hoursOf, logTicks, partsOf, phaseRows, placeOf } from "./target_model.js";
@@ -37,7 +37,7 @@ export function phasesSection(diff, target, context) {
     html("p", { class: "note" }, noteOf(names)),
     legendOf(drawn.map((name) => [`part${PLACES.indexOf(name)}`, PHASE_NAMES[name] ?? name])),
     dataTable(title, [heading("region", { kind: "name" }), html("td"), ...columns.map((name) => heading(PHASE_NAMES[name] ?? name)), heading("rounds")],
-      rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, row.region),
+      rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, regionName(row.region)),
         html("td", { class: "drawing" }, drawingOf(row, from, until)),
         ...columns.map((name) => html("td", { class: name === "all" ? "sum" : null }, signed(name === "all" ? row.all : row.parts.get(name)?.shift))),
         html("td", {}, row.n))), "contributions"),
@@ -168,7 +168,7 @@ function panelOfRegion(panel, found, context, isFirst) {
       facts: [["goodput", `${percent(point.good / point.planned)} %`], ["in time", `${point.good} of ${point.planned} requests`]],
       isStop: isFirst && place === 0, isPressed: options["region"] === region && options["at"] === at && options["end"] === end, context,
       box: { x: acrossOf(found)(point.at), width: widthOf(point.at, point.at + panel.spacing, found), height: HEIGHT },
-      open: () => context.set({ region, at, end, sample: "" }) });
+      open: () => context.set({ region, at, end }) });
   }));
 }
 
@@ -204,7 +204,7 @@ export function hoursSection(slo, target, context) {
     scrolling(name, html("table", { class: "matrix", onkeydown: moveCell }, html("caption", { class: "unseen" }, name),
       html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "name" }, "region"),
         ...Array.from({ length: HOURS }, (_, hour) => html("th", { scope: "col" }, String(hour).padStart(2, "0"))))),
-      html("tbody", {}, ...rows.map(({ region, cells }, line) => html("tr", { "data-key": region }, html("th", { scope: "row" }, region),
+      html("tbody", {}, ...rows.map(({ region, cells }, line) => html("tr", { "data-key": region }, html("th", { scope: "row" }, regionName(region)),
         ...cells.map((cell, hour) => cell ? hourCell(cell, region, hour, { step, context, isStop: line === 0 && hour === first })
           : html("td", { class: "none", title: "no requests" }, UNKNOWN)))))))) ];
 }
