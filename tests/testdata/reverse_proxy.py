@@ -1,4 +1,4 @@
-"""A reverse proxy that logs users in, as oauth2-proxy does behind nginx: a program for tests.
+"""A reverse proxy that logs users in: a program for tests.
 
 A request with the cookie `proxy_session=USER` goes to the collector with the user in a header and the proxy's secret;
 every other request gets 403. Headers of these names that the client sends are dropped, so that it cannot choose a user.

@@ -1,14 +1,12 @@
-"""Users of a trusted proxy, also behind the nginx of docs/page.md."""
+"""Users of a trusted proxy, also behind the Apache of docs/page.md."""
 
 import asyncio
+import os
 import re
 import shutil
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import Popen
 
@@ -22,6 +20,7 @@ from isochrone_collector.http_api import bearer_auth
 from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_collector.trusted_proxy import TrustedProxy
 from testdata import reverse_proxy
+from testdata.oidc_provider import CLIENT_SECRET, provider
 from testdata.ports import free_port
 from testdata.reverse_proxy import COOKIE, SECRET_HEADER, USER_HEADER
 from testdata.trust import system_trust
@@ -142,72 +141,43 @@ async def test_a_stream_is_opened_again(start_web: StartWeb, monkeypatch: pytest
 
 
 PAGE = Path(__file__).parents[4] / "docs" / "page.md"
-LOGIN_COOKIE = "_oauth2_proxy"
+MODULES = Path("/usr/lib/apache2/modules")
+LOADED = ("mpm_event", "authn_core", "authz_core", "authz_user", "proxy", "proxy_http", "headers", "auth_openidc")
+SECRETS = {"PROXY_SECRET": SECRET, "CLIENT_SECRET": CLIENT_SECRET, "PASSPHRASE": "passphrase-of-a-test"}
 
 
-class Login(BaseHTTPRequestHandler):
-    """The answers of oauth2-proxy: the cookie's value is the user."""
-
-    def do_GET(self) -> None:
-        user = re.search(rf"{LOGIN_COOKIE}=([^;]+)", self.headers.get("Cookie", ""))
-        is_check = self.path == "/oauth2/auth"
-        self.send_response(200 if not is_check else 202 if user else 401)
-        if is_check and user:
-            self.send_header("X-Auth-Request-Email", user[1])
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_parts: object) -> None:
-        """Print nothing."""
-
-
-@contextmanager
-def logins() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Login) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def configuration(folder: Path, *, port: int, login_port: int, collector: str) -> Path:
-    """Write the files of the example, with the ports of the test, without TLS and without a folder of the system."""
-    server, included, public = re.findall(r"^```nginx\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    server = server.replace("    location / {", f"{public}\n    location / {{").replace(
-        "listen 443 ssl", f"listen {port}"
-    )
-    server = re.sub(r"^ *ssl_.*\n", "", server, flags=re.MULTILINE)
-    inner = folder / "isochrone-collector.inc"
+def configuration(folder: Path, *, port: int, issuer: str, collector: str) -> Path:
+    """Write the files of the example, with the addresses of the test, without TLS and folders of the system."""
+    site, public = re.findall(r"^```apache\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    site = re.sub(r"^ *SSL.*\n", "", site.replace("</VirtualHost>", f"{public}</VirtualHost>"), flags=re.MULTILINE)
+    secrets = folder / "secrets.conf"
     changes = {
-        "127.0.0.1:4180": f"127.0.0.1:{login_port}",
+        "/etc/apache2/isochrone-secrets.conf": str(secrets),
+        "*:443": f"127.0.0.1:{port}",
+        "https://login.example": issuer,
+        "https://isochrone.example": f"http://127.0.0.1:{port}",
         "127.0.0.1:4680": collector,
-        "/etc/nginx/isochrone-collector.inc": str(inner),
-        "the line in /etc/isochrone/proxy-secret": SECRET,
     }
     for old, new in changes.items():
-        assert old in server + included
-        server, included = server.replace(old, new), included.replace(old, new)
-    inner.write_text(included)
-    paths = "".join(
-        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    main = folder / "nginx.conf"
-    main.write_text(f"daemon off; pid {folder}/pid; events {{}} http {{ access_log off; {paths}\n{server}}}\n")
+        assert old in site
+        site = site.replace(old, new)
+    secrets.write_text("".join(f'Define {name} "{value}"\n' for name, value in SECRETS.items()))
+    files = f"ServerRoot {folder}\nPidFile {folder}/pid\nErrorLog {folder}/error.log\nMutex file:{folder}\n"
+    user = "User www-data\nGroup www-data\n" if os.geteuid() == 0 else ""
+    modules = "".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so\n" for name in LOADED)
+    main = folder / "apache.conf"
+    main.write_text(f"{files}{user}ServerName 127.0.0.1\nListen 127.0.0.1:{port}\n{modules}{site}")
     return main
 
 
 @contextmanager
-def nginx(folder: Path, main: Path, url: str) -> Iterator[None]:
-    program = shutil.which("nginx")
-    if program is None:
-        pytest.skip("nginx is not installed (Debian package: nginx)")
-    log = folder / "error.log"
-    with subprocess.Popen([program, "-p", folder, "-c", main, "-e", log]) as process:
+def apache(main: Path, url: str) -> Iterator[None]:
+    program = shutil.which("apache2", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None or not (MODULES / "mod_auth_openidc.so").exists():
+        pytest.skip("mod_auth_openidc is not installed (Debian package: libapache2-mod-auth-openidc)")
+    with Popen([program, "-D", "FOREGROUND", "-f", main]) as process:
         try:
-            eventually(10, lambda: process.poll() is None and _listens(url), "nginx listens")
+            eventually(10, lambda: process.poll() is None and _listens(url), "Apache listens")
             yield
         finally:
             process.terminate()
@@ -222,25 +192,29 @@ def _listens(url: str) -> bool:
 
 
 def test_the_example_works(start_collector: StartCollector, tmp_path: Path) -> None:
-    """A user reads as `oidc:USER`, also streams; others see the public page only, without headers of the client."""
+    """A user logs in at the provider and reads as `oidc:USER`, also streams; others see the public page only."""
     secret, port = tmp_path / "secret", free_port()
     secret.write_text(SECRET)
     options = ["--proxy-user-header", "X-Forwarded-User", "--proxy-secret-file", str(secret), "--public-page"]
     collector = start_collector(more=options, trusting=False)
     url = f"http://127.0.0.1:{port}"
-    forged = {"X-Forwarded-User": "root", "Authorization": "Basic cm9vdDo="}
-    with logins() as login_port:
-        address = collector.http.removeprefix("http://")
-        main = configuration(tmp_path, port=port, login_port=login_port, collector=address)
-        with nginx(tmp_path, main, url), httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            assert http.get("/").headers["location"].endswith("/oauth2/sign_in?rd=/")
+    forged = {USER_HEADER: "root", SECRET_HEADER: SECRET, "Authorization": "Basic cm9vdDo="}
+    with provider() as login:
+        main = configuration(tmp_path, port=port, issuer=login.issuer, collector=collector.http_address)
+        with apache(main, url), client(url) as http:
+            assert http.get("/").headers["location"].startswith(f"{login.issuer}/authorization?")
             assert http.get("/v1/targets", headers=forged).status_code == 401
-            assert http.get("/v1/status", headers=forged).status_code == 200
-            assert http.get("/session", headers=forged).json()["name"] is None
-            http.cookies.set(LOGIN_COOKIE, "ida@example.org")
+            assert http.get("/v1/status").status_code == 200
+            assert http.get("/session").json()["name"] is None
+            with client(url) as other:
+                login.email = "eve@other.example"
+                assert other.get("/", follow_redirects=True).status_code == 401
+                assert other.get("/session").json()["name"] is None
+            login.email = "ida@example.org"
+            answer = http.get("/?metric=speed", follow_redirects=True)
+            assert (answer.status_code, str(answer.url)) == (200, f"{url}/?metric=speed")
             assert http.get("/session", headers=forged).json()["name"] == "oidc:ida@example.org"
-            assert http.get("/", headers=forged).status_code == 200
             assert http.get("/v1/targets", headers=forged).status_code == 200
-            assert http.get("/metrics").status_code == 404
+            assert http.get("/metrics").status_code == 403
             with http.stream("GET", "/v1/changes") as stream:
                 assert next(line for line in stream.iter_lines() if line.startswith("data: "))
