@@ -6,6 +6,7 @@ from isochrone_wire import __version__
 # By topic: the name of a command, as of its function; its module in `commands`; and its line in the list of commands.
 _LISTED = {
     "Now": (
+        ("status", "status", "Show what is wrong now, since when, where, and how sure that is."),
         ("watch", "watch", "Show all targets from all regions on one screen, live."),
         ("incidents", "alerts", "Show the targets that fail or are throttled, and since when."),
         ("vantages", "fleet", "Show which vantages are online, their clocks, spools and plans."),
@@ -58,6 +59,8 @@ _EPILOG = exit_codes(
     usage="usage: an unknown option, target or region, or a time range that cannot be read",
     _3="unreachable: no collector answers",
     _4="with --exit-code: undecided or insufficient data; the answer is printed all the same",
+    _5="`status`: a warning",
+    _6="`status`: a critical finding",
 )
 _EXAMPLE = example("isochrone diff --against ap-southeast-1 --window 24h")
 

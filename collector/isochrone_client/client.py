@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from email.message import Message
 
     from isochrone_wire import fleet, insights, operations, routes
-    from isochrone_wire.queries import series
+    from isochrone_wire.queries import series, status
 else:
 
     class _Late:
@@ -43,7 +43,7 @@ else:
     fleet, insights, operations, routes = (
         _Late(f"isochrone_wire.{name}") for name in ("fleet", "insights", "operations", "routes")
     )
-    series = _Late("isochrone_wire.queries.series")
+    series, status = (_Late(f"isochrone_wire.queries.{name}") for name in ("series", "status"))
 
 CONNECT_TIMEOUT_US = 3 * SECOND_US
 ANSWER_TIMEOUT_US = 30 * SECOND_US
@@ -201,6 +201,10 @@ class ReadClient:
     def list_drift(self, selection: Selection) -> "insights.DriftList":
         """The lasting changes in the selection."""
         return self._ask(insights.DriftList, "/v1/drift", selection)
+
+    def get_status(self) -> "status.StatusList":
+        """What is wrong now, and the state of each target from each region."""
+        return self._ask(status.StatusList, "/v1/status")
 
     def list_incidents(self, window: Window, *, past: bool = False, incident_id: int = 0) -> "insights.IncidentList":
         """Open incidents, and with `past` those of the window that have recovered; or one of them by its id."""

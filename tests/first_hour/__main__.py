@@ -23,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from first_hour.documented import commands, examples, questions, subcommands
+from first_hour.documented import commands, examples, exit_codes, questions, subcommands
 from first_hour.foreign_servers import ForeignServer, foreign_servers
 from first_hour.newcomer import NARROW, WIDE, Newcomer
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
@@ -102,13 +102,12 @@ def _names(newcomer: Newcomer) -> set[str]:
 def _ask_everything(newcomer: Newcomer) -> None:
     for line in questions(newcomer.clone):
         for columns in (NARROW, WIDE):
-            newcomer.run(line, columns=columns)
+            newcomer.run(line, columns=columns, fine=exit_codes(line))
     every = subcommands(newcomer.run("isochrone --help", columns=NARROW))
     lines = {line for name in every for line in examples(newcomer.run(f"isochrone {name} --help", columns=NARROW))}
     for line in sorted(lines - set(questions(newcomer.clone))):
         if "parquet" not in line:
-            # An export writes nothing, and reports it, while there is nothing to write.
-            newcomer.run(line, columns=NARROW, fine=(0, 1) if " export " in line else (0,))
+            newcomer.run(line, columns=NARROW, fine=exit_codes(line))
 
 
 def probe_foreign(newcomer: Newcomer, servers: list[ForeignServer]) -> None:

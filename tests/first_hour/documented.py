@@ -37,6 +37,13 @@ def is_endless(line: str) -> bool:
     return bool(_ENDLESS & set(shlex.split(line)))
 
 
+def exit_codes(line: str) -> tuple[int, ...]:
+    """Return the codes with which a command may end: an export writes nothing while there is nothing to write, and the
+    status has the code of what is wrong.
+    """
+    return (0, 1) if " export " in line else (0, 5, 6) if line.startswith("isochrone status") else (0,)
+
+
 def is_for_programs(line: str) -> bool:
     """Return whether the output is not for a screen: CSV, JSON, Markdown or a script."""
     words = shlex.split(line)

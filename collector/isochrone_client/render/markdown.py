@@ -7,7 +7,7 @@ from isochrone_wire.text import escaped_markdown as escaped
 def whole(page: Page[Row], _options: RenderOptions) -> str:
     """Title, one table per group, notes."""
     if not page.rows:
-        return ""
+        return f"{escaped(page.empty)}\n" if page.empty else ""
     blocks = [f"**{escaped(page.title)}**\n"]
     for table in page.tables():
         blocks += [f"### {escaped(table.heading)}\n"] if table.heading else []

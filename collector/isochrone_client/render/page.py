@@ -134,7 +134,8 @@ class Page(Generic[Row]):
 
     `schema` names the JSON document and its version; `facts` are the fields of the document besides its rows. Adjacent
     rows with the same `group` form one table under that heading. `notes` follow the tables. Columns are `gap` spaces
-    apart. Programs get the `record` of each row, or `records` if a row for people combines several of them.
+    apart. People get `empty` in place of no rows. Programs get the `record` of each row, or `records` if a row for
+    people combines several of them.
     """
 
     schema: str
@@ -146,6 +147,7 @@ class Page(Generic[Row]):
     group: Callable[[Row], str] = lambda _row: ""
     notes: tuple[str, ...] = ()
     gap: int = 2
+    empty: str = ""
     record: Callable[[Row], dict[str, Any]] = row_record
     records: tuple[dict[str, Any], ...] | None = None
 

@@ -157,10 +157,10 @@ STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def whole(page: Page[Row], options: RenderOptions) -> str:
-    """Title, one table per group, notes; empty for a page without rows."""
-    if not page.rows:
-        return ""
+    """Title, one table per group, notes; only its `empty` for a page without rows."""
     grid = _Grid(page, tuple(page.tables()), options)
+    if not page.rows:
+        return grid.paragraph(page.empty, "")
     blocks = [grid.paragraph(page.title, "bold")]
     for table in grid.tables:
         blocks += [grid.paragraph(table.heading, "bold") + grid.headings() + grid.rows(table)]

@@ -52,7 +52,7 @@ def absence_alerts(
     for vantage in vantages:
         last = last_alerts.get(vantage.name)
         was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
-        if now_at - max(vantage.due_at, since_at) > _tolerance_us(vantage):
+        if is_absent(vantage, now_at=now_at, since_at=since_at):
             # The alert is of this absence if it was raised after the vantage was last seen.
             is_raised = was_absent and last is not None and last.raised_at >= vantage.last_seen_at
             if now_at - vantage.last_seen_at < DAY_US and not is_raised:
@@ -63,11 +63,11 @@ def absence_alerts(
             yield of_return(vantage.name, vantage.region, **back)
 
 
-def _tolerance_us(vantage: VantageState) -> int:
-    """Return the lateness, in microseconds, from which on a vantage is absent."""
-    if vantage.stopped:
-        return _STOPPED_TOLERANCE_US
-    return max(_MISSED_HEARTBEATS * max(0, vantage.due_at - vantage.last_seen_at), _MIN_TOLERANCE_US)
+def is_absent(vantage: VantageState, *, now_at: int, since_at: int = 0) -> bool:
+    """Return whether a vantage is absent; `since_at` is when watching began."""
+    missed_us = _MISSED_HEARTBEATS * max(0, vantage.due_at - vantage.last_seen_at)
+    tolerance_us = _STOPPED_TOLERANCE_US if vantage.stopped else max(missed_us, _MIN_TOLERANCE_US)
+    return now_at - max(vantage.due_at, since_at) > tolerance_us
 
 
 CLOCK_WRONG_US = 10 * SECOND_US

@@ -26,7 +26,6 @@ _EXPIRY_DAYS = (21, 7, 1)
 _US_PER_MS = 1000
 _MANY = 100
 _REASON_CHARS = 300
-_METRIC_TEXT = {Metric.TTFT: ("ttft", "ms", 1 / _US_PER_MS), Metric.TOKENS_PER_SECOND: ("speed", "tokens/s", 1.0)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +60,24 @@ def alert(
     )
 
 
+def figures(metric: Metric, *values: float, sign: str = "") -> list[str]:
+    """Return values of a metric in milliseconds or tokens per second, with three digits, and all before the point."""
+    shown = values if metric.more_is_better else [value / _US_PER_MS for value in values]
+    return [f"{value:{sign}.3g}" if abs(value) < _MANY else f"{value:{sign}.0f}" for value in shown]
+
+
+def unit_of(metric: Metric) -> str:
+    """Return the unit of `figures`."""
+    return "tokens/s" if metric.more_is_better else "ms"
+
+
 def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> AlertMessage:
     """Return the alert for a lasting change."""
     subject, metric = f"{series.target} from {series.region}", series.metric
     percent = 100 * (change.after / change.before - 1)
-    name, unit, scale = _METRIC_TEXT.get(metric, (metric.value, "us", 1.0))
-    values = (value * scale for value in (change.before, change.after))
-    # Three significant digits, and all digits before the point.
-    before, after = (f"{value:.3g}" if value < _MANY else f"{value:.0f}" for value in values)
-    moved = f"{name} {'rose' if percent > 0 else 'fell'} by {abs(percent):.0f} %, from {before} to {after} {unit}"
+    name, rose = "speed" if metric.more_is_better else metric.value, "rose" if percent > 0 else "fell"
+    before, after = figures(metric, change.before, change.after)
+    moved = f"{name} {rose} by {abs(percent):.0f} %, from {before} to {after} {unit_of(metric)}"
     return alert(
         AlertKind.DRIFT,
         subject,
@@ -81,7 +89,7 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
         model=series.model,
         region=series.region,
         metric=metric.value,
-        unit="us" if metric is not Metric.TOKENS_PER_SECOND else "tokens/s",
+        unit=metric.unit,
         changed_at=rfc3339(change.changed_at),
         before=change.before,
         after=change.after,

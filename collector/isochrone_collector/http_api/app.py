@@ -33,7 +33,7 @@ def create_app(
 ) -> Starlette:
     """Create the application, for requests to these `hosts` only if given; `public_page` opens the status to all."""
     page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
-    status = StatusRoutes(sources.query_context, is_public=public_page, targets=public_targets)
+    status = StatusRoutes(sources.query_context, sources.authenticator, is_public=public_page, targets=public_targets)
     served = (
         (TABLES, TableRoutes(sources)),
         (SAMPLES, SampleStreams(sources)),

@@ -8,7 +8,8 @@
    other site can use it: it is `SameSite=Strict`, and changes of a session are accepted from pages of this collector
    only.
 3. Callers of the status without a credential cost little: all share one answer, which is computed at most once a second
-   and takes at most a twentieth of the time, and each address has a limit of requests.
+   and takes at most a twentieth of the time, and each address has a limit of requests. It has nothing that is not
+   about a target; a reader gets all.
 4. A badge is a small SVG image without a script, style sheet, font or address. Every value is escaped, and
    characters that XML does not allow are replaced.
 """
@@ -22,7 +23,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
@@ -252,8 +253,8 @@ def _digest(*parts: str | bytes) -> str:
 
 UNKNOWN_VALUE = "\N{EN DASH}"
 MAX_LABEL_CHARS = 60
-_COLOURS = {State.OK: "#1a7f37", State.SLOW: "#8a5a00", State.FAILING: "#b3202c", State.STALE: "#57606a"}
 _NEUTRAL = "#57606a"
+_COLOURS = {State.OK: "#1a7f37", State.SLOW: "#8a5a00", State.FAILING: "#b3202c"}
 # The widths of characters of Verdana at the size of the text: of the usual ones, of capitals, and of others.
 _CHAR_PX, _CAPITAL_PX, _EAST_ASIAN_PX, _MARGIN_PX = 6.8, 7.7, 12.0, 6
 
@@ -308,7 +309,7 @@ def _success(row: TargetStatus) -> str:
 
 METRICS: Mapping[str, tuple[str, Callable[[TargetStatus], str]]] = MappingProxyType(
     {
-        "state": ("state", lambda row: row.state.value),
+        "state": ("state", lambda row: row.state.phrase),
         "ttft": ("median first token", _first_token),
         "success": ("success", _success),
     }
@@ -320,7 +321,7 @@ def badge_of(row: TargetStatus, metric: str) -> Badge:
     """Return the badge of a target from a region, with one of `METRICS`; its colour is that of the state."""
     words, text_of = METRICS[metric]
     text = text_of(row)
-    told = f"{words} {text}" if metric == "state" else f"{words} {text} in 24 hours, state {row.state.value}"
+    told = f"{words} {text}" if metric == "state" else f"{words} {text} in 24 hours, state {row.state.phrase}"
     return _badge(f"{row.target} {row.region}", text, title=f"{row.target} from {row.region}: {told}", state=row.state)
 
 
@@ -344,7 +345,7 @@ def _badge(label: str, value: str, *, title: str, state: State | None) -> Badge:
         label=html.escape(label),
         value=html.escape(value),
         title=html.escape(_printable(title)),
-        colour=_NEUTRAL if state is None else _COLOURS[state],
+        colour=_COLOURS.get(state or State.STALE, _NEUTRAL),
         font="Verdana,DejaVu Sans,Geneva,sans-serif",
     ).encode()
     return Badge(content, hashlib.sha256(content).hexdigest()[:20])
@@ -370,6 +371,8 @@ MAX_AGE_S = 60.0
 _PER_SECOND, _BURST = 10.0, 100.0
 _ALL_PER_SECOND, _ALL_BURST = 200.0, 400.0
 _KEPT_S = 10
+# Of a private and of a public answer.
+_CACHE_CONTROL = ("private, no-cache", f"public, max-age={_KEPT_S}")
 
 _BADGE_HEADERS = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
 
@@ -377,12 +380,20 @@ _Answer = tuple[StatusList, responses.EncodedDocument]
 
 
 class StatusRoutes:
-    """The status and badges, public if `is_public`. All callers share one answer, with these `targets` only."""
+    """The status and badges, public if `is_public`. All callers share one answer, with these `targets` only, except
+    readers of a public page: they get everything.
+    """
 
-    def __init__(self, query_context: QueryContext, *, is_public: bool, targets: NameFilter = EVERY_NAME) -> None:
-        self._query_context = query_context
+    def __init__(
+        self,
+        query_context: QueryContext,
+        authenticator: Authenticator,
+        *,
+        is_public: bool,
+        targets: NameFilter = EVERY_NAME,
+    ) -> None:
+        self._query_context, self._authenticator = query_context, authenticator
         self._is_public, self._targets = is_public, targets
-        self._cache_control = f"public, max-age={_KEPT_S}" if is_public else "private, no-cache"
         self._shared = SharedAnswers[_Answer]()
         self._of_address = BucketPerKey(per_second=_PER_SECOND, burst=_BURST)
         self._of_all = LeakyBucket(per_second=_ALL_PER_SECOND, burst=_ALL_BURST)
@@ -398,20 +409,27 @@ class StatusRoutes:
         return self._is_public and any(route.path_regex.match(path) for route in self.routes)
 
     async def status(self, request: Request) -> Response:
-        """Return the status of all targets."""
-        (_, document), age_s = await self._answer(request)
-        return document_response(request, document, age_s, cache_control=self._cache_control)
+        """Return what is wrong now; to the public only about targets."""
+        is_public = self._is_public and not await self._reads(request)
+        (_, document), age_s = await self._answer(request, is_public=is_public)
+        return document_response(request, document, age_s, cache_control=_CACHE_CONTROL[is_public])
+
+    async def _reads(self, request: Request) -> bool:
+        """Return whether the caller of a public page may read everything."""
+        with suppress(Unauthenticated, Forbidden):
+            return bool(await authenticate(self._authenticator, request))
+        return False
 
     async def _badge(self, request: Request) -> Response:
         """Return the badge of a target from a region; a neutral one with 404 if either is unknown."""
         values = requests.parse(request.scope["query_string"], known=["metric"])
         metric = requests.choice(values, "metric", METRICS) or "state"
-        (found, _), _ = await self._answer(request)
+        (found, _), _ = await self._answer(request, is_public=self._is_public)
         wanted = request.path_params["target"], request.path_params["region"]
-        row = next((row for row in found.rows if (row.target, row.region) == wanted), None)
+        row = next((row for row in found.states if (row.target, row.region) == wanted), None)
         badge = unknown_badge() if row is None else badge_of(row, metric)
         headers = {
-            "Cache-Control": self._cache_control,
+            "Cache-Control": _CACHE_CONTROL[self._is_public],
             "ETag": responses.quoted(badge.etag),
             "Cross-Origin-Resource-Policy": "cross-origin" if self._is_public else "same-origin",
             **_BADGE_HEADERS,
@@ -421,26 +439,28 @@ class StatusRoutes:
         status_code = 404 if row is None else 200
         return Response(badge.content, status_code=status_code, headers=headers, media_type="image/svg+xml")
 
-    async def _answer(self, request: Request) -> tuple[_Answer, float]:
+    async def _answer(self, request: Request, *, is_public: bool) -> tuple[_Answer, float]:
         """Return the shared answer and its age in seconds. Raises `ResourceExhausted`, and as the query."""
-        if self._is_public:
+        if is_public:
             now_at = self._query_context.clock()
             address = network_of(request.client.host if request.client else "")
             if not (self._of_address.take(address, now_at) and self._of_all.take(now_at)):
                 await self._pause.wait()
                 raise ResourceExhausted("too many requests; the answer changes every few seconds only")
-        with without_details() if self._is_public else nullcontext():
-            return await self._shared.get(STATUS[0].path, self._make, max_age_s=MAX_AGE_S)
+        with without_details() if is_public else nullcontext():
+            return await self._shared.get(is_public, partial(self._make, is_public=is_public), max_age_s=MAX_AGE_S)
 
-    async def _make(self) -> _Answer:
-        found = await status.status(self._query_context, shown=self._targets)
+    async def _make(self, *, is_public: bool) -> _Answer:
+        shown = self._targets if is_public else EVERY_NAME
+        found = await status.status(self._query_context, shown=shown, is_public=is_public)
         return found, await asyncio.to_thread(responses.encode_document, found)
 
 
 STATUS = (
     Endpoint(
         path="/v1/status",
-        summary="The state of each target from each region. Open to all with --public-page.",
+        summary="What is wrong now, and the state of each target from each region; about targets open to all with "
+        "--public-page.",
         work=StatusRoutes.status,
         parameters=(FORMAT,),
         answer=StatusList,

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from isochrone_collector.alerts.message import AlertMessage
 from isochrone_collector.analysis.differential.decision import Margin, margin_of
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import display_names, matching
@@ -25,7 +26,8 @@ _MAX_PATTERN_CHARS = 500
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
     """The context of all queries. `clock` returns microseconds since the epoch; `webhook` is true if alerts are
-    delivered; `paused` returns why jobs are paused, if they are; `region_places` are those that the operator states.
+    delivered; `paused` returns why jobs are paused, if they are; `certificate` returns the alert on the end of the
+    certificate that is due at an instant, if there is one; `region_places` are those that the operator states.
     """
 
     database: Database
@@ -33,6 +35,7 @@ class QueryContext:
     clock: Callable[[], int]
     webhook: bool = False
     paused: Callable[[], str] = str
+    certificate: Callable[[int], AlertMessage | None] = lambda _at: None
     region_places: Mapping[str, RegionPlace] = field(default_factory=dict)
 
     def targets(self) -> TargetList:

@@ -111,6 +111,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
             clock=clock.shared_at,
             webhook=bool(settings.receivers),
             paused=lambda: clock.reason,
+            certificate=lambda at: certificates.current.expiry_alert(at) if certificates else None,
             region_places=settings.region_places,
         ),
         authenticator=authenticator,

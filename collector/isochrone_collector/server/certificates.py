@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from isochrone_collector.alerts.message import AlertMessage, of_certificate
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError, StartError
@@ -82,6 +83,11 @@ class KeyPair:
             return list(self._first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
         except x509.ExtensionNotFound:
             return []
+
+    def expiry_alert(self, at: int) -> AlertMessage | None:
+        """Return the alert on the end of its validity, if that is near at an instant."""
+        name, fingerprint = self.name or "the collector", format_fingerprint(self.fingerprint)
+        return of_certificate(name, fingerprint, expires_at=self.expires_at, raised_at=at)
 
     @property
     def _first(self) -> x509.Certificate:

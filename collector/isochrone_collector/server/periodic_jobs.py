@@ -5,7 +5,6 @@ import asyncio
 import structlog
 
 from isochrone_collector.alerting import service
-from isochrone_collector.alerts.message import of_certificate
 from isochrone_collector.jobs import drift_detection, incident_detection, registry, retention, rollup, watches
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.jobs.incident_detection import IncidentDetection
@@ -18,7 +17,6 @@ from isochrone_collector.server.certificates import OperatorFile
 from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_common.credentials import format_fingerprint
 from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()
@@ -77,12 +75,10 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
             await operator.write_if_changed(parts.certificates)
 
     async def check_certificate() -> None:
-        if parts.certificates is not None:
-            current, now_at = parts.certificates.current, parts.clock.shared_at()
-            name, fingerprint = current.name or "the collector", format_fingerprint(current.fingerprint)
-            message = of_certificate(name, fingerprint, expires_at=current.expires_at, raised_at=now_at)
-            if message is not None:
-                await parts.alerts.try_raise(message)
+        held = parts.certificates
+        message = held.current.expiry_alert(parts.clock.shared_at()) if held else None
+        if message is not None:
+            await parts.alerts.try_raise(message)
 
     works = (
         ("disk", watches.DISK_EVERY_US, parts.disk_watch.run),

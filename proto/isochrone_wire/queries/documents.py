@@ -83,7 +83,7 @@ _FORMATS = {
     "SeriesList": DocumentFormat("series", "series", attrgetter("region", "target")),
     "SimulationList": DocumentFormat("simulate", "simulations"),
     "SpendList": DocumentFormat("spend", "spend", attrgetter("region", "vantage", "provider")),
-    "StatusList": DocumentFormat("status", "rows"),
+    "StatusList": DocumentFormat("status", "findings"),
     "TargetList": DocumentFormat("targets", "targets", attrgetter("name")),
     "TierList": DocumentFormat("tiers", "tiers"),
     "VantageList": DocumentFormat("vantages", "vantages", attrgetter("region", "name")),

@@ -70,6 +70,7 @@ ASKS: list[tuple[Ask, Any]] = [
     (lambda client: client.get_tiers(ALL), TierList(window=WINDOW, tiers=insights.TIERS)),
     (lambda client: client.get_rate_limits(ALL), insights.RATE_LIMITS),
     (lambda client: client.list_drift(ALL), insights.DRIFT),
+    (lambda client: client.get_status(), insights.STATUS),
     (lambda client: client.list_alerts(WINDOW), insights.ALERTS),
     (lambda client: client.list_incidents(WINDOW, past=True), insights.INCIDENTS),
     (

@@ -1,12 +1,13 @@
 /** The matrix: all targets and regions in one metric, each value with its difference from a baseline region, in colours. */
 
-import { apiPath } from "../api.js";
+import { REPORT, apiPath } from "../api.js";
 import { choice, search, segments, windowChoice } from "../controls.js";
 import { html } from "../dom.js";
 import { UNKNOWN, age, capitalised, commonDecimals, dollars, duration, interval, moment, number, worthInWords } from "../formats.js";
 import { STEPS, TIER_NAMES, byName, differenceClass, stepScale } from "../ordering.js";
 import { moveCell, regionName, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
+import { verdictLine } from "./status.js";
 import { METRICS, QUANTITIES, DIFFERENCE, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
 import { sparkline } from "./target_charts.js";
 import { bandsOf, spanOf } from "./target_model.js";
@@ -32,7 +33,7 @@ export const MATRIX = {
   hasIntervals: true,
   planned: ["targets", "regions"],
   // Without a baseline in the plan there is no difference; and the values are shown first.
-  optional: ["diff", "trends"],
+  optional: ["diff", "trends", "status"],
   requests: ({ options }) => {
     const metric = metricOf(options["metric"]), window = windowQuery(options);
     return {
@@ -40,6 +41,8 @@ export const MATRIX = {
       board: apiPath("/v1/leaderboard", { ...window, quantity: QUANTITIES }),
       targets: "/v1/targets",
       regions: "/v1/vantages",
+      // A report is about its own window.
+      ...(!REPORT && { status: "/v1/status" }),
       ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),
       ...(metric.differential && options["baseline"] !== NO_BASELINE
         && { diff: apiPath("/v1/diff", { ...window, baseline: options["baseline"] ?? "", metric: metric.differential }) }),
@@ -49,7 +52,7 @@ export const MATRIX = {
   },
   render: (answers, context) => {
     const metric = metricOf(context.state.options["metric"]);
-    const { board, targets, regions, diff, slo, trends } = answers;
+    const { board, targets, regions, diff, slo, trends, status } = answers;
     if (!board || !targets || !regions) return { title: "Matrix", content: [] };
     const staleBefore = staleBeforeOf(board.window, context.state.options, context.now);
     const matrix = matrixOf({ metric, board, targets, regions, diff: diff ?? null, slo: slo ?? null, staleBefore });
@@ -58,6 +61,7 @@ export const MATRIX = {
     return {
       title: `${metric.label} by target and region`,
       content: [
+        ...(status ? [verdictLine(status, context.href(otherView(context.state, "status")))] : []),
         controls(matrix, metric, context),
         ...(rows.length ? table(rows, matrix.regions.toSorted((a, b) => Number(b === baseline) - Number(a === baseline)),
           { metric, baseline, context, trends }) : [nothing(matrix.rows.length)]),

@@ -3,7 +3,7 @@
 import { html } from "../dom.js";
 import { UNKNOWN, age, moment } from "../formats.js";
 import { dataTable, heading, regionName, targetName } from "../tables.js";
-import { TONE_OF, statusTableOf, summaryOf } from "./status_model.js";
+import { TONE_OF, VERDICT_TONES, statusTableOf, wordsOf } from "./status_model.js";
 
 /** @type {import("../views.js").View} */
 export const STATUS = {
@@ -19,23 +19,34 @@ export const STATUS = {
   render: ({ status }, { now }) => ({
     title: "Status",
     content: status ? [
-      html("p", { class: "summary" }, summaryOf(status.rows)),
-      ...incidentList(status["incidents"], now),
-      ...(status.rows.length ? [statusTable(status.rows), legend()] : []),
+      verdictLine(status),
+      ...findingList(status.rows, now),
+      ...(status["states"].length ? [statusTable(status["states"]), legend()] : []),
     ] : [],
   }),
 };
 
 /**
- * @param {any[]} incidents
+ * The answer in one sentence, which links to `href` if that is given.
+ * @param {import("../api.js").Answer} status
+ * @param {string} [href]
+ */
+export function verdictLine(status, href = "") {
+  const verdict = status["verdict"], summary = status["summary"];
+  return html("p", { class: "summary" }, html("span", { class: `badge ${VERDICT_TONES[verdict] ?? ""}` }, wordsOf(verdict)), " ",
+    href ? html("a", { href }, summary) : summary);
+}
+
+/**
+ * @param {any[]} findings
  * @param {number} now
  */
-function incidentList(incidents, now) {
-  if (!incidents.length) return [];
-  return [html("section", { "data-key": "incidents" }, html("h2", {}, "Open incidents"),
-    html("ul", { class: "incidents" }, ...incidents.map((one) => html("li", { "data-key": `${one.target} ${one.kind}` },
-      html("b", {}, one.target), ` ${one.kind}${one.regions.length ? ` from ${one.regions.join(", ")}` : ""} `,
-      html("span", { class: "note" }, `since ${moment(one.since_at, now)} UTC (${age(one.since_at, now)})`)))))];
+function findingList(findings, now) {
+  if (!findings.length) return [];
+  return [html("section", { "data-key": "findings" }, html("h2", {}, "What is wrong now"),
+    html("ul", { class: "findings" }, ...findings.map((one) => html("li", { "data-key": one.sentence.split(":", 1)[0] },
+      html("span", { class: `badge ${VERDICT_TONES[one.severity] ?? ""}` }, one.severity), ` ${one.sentence} `,
+      one.since_at ? html("span", { class: "note" }, `since ${moment(one.since_at, now)} UTC (${age(one.since_at, now)})`) : null))))];
 }
 
 /** @param {any[]} answered */
@@ -51,11 +62,12 @@ function statusTable(answered) {
 /** @param {import("./status_model.js").Cell | undefined} cell */
 function statusCell(cell) {
   if (!cell) return html("td", {}, UNKNOWN);
-  return html("td", {}, html("span", { class: `badge ${TONE_OF[cell.state] ?? ""}` }, cell.state),
-    cell.values ? html("small", {}, cell.values) : null, cell.recent ? html("small", {}, cell.recent) : null);
+  return html("td", {}, html("span", { class: `badge ${TONE_OF[cell.state] ?? ""}` }, wordsOf(cell.state)),
+    cell.values ? html("small", {}, cell.values) : null);
 }
 
 function legend() {
   return html("p", { class: "note" }, "Beside each state: the median time to the first token and the share of successful requests, of the last 24 hours. ",
-    "Slow: the median of the last hour is more than half above that. Failing: an incident is open. Stale: no request was sent for a while.");
+    "Slow: a lasting change for the worse. Failing: an incident is open. Stale: no request was sent for a while. ",
+    "Too young: too few rounds to find a change.");
 }

@@ -3,12 +3,12 @@
 import { isKnown, number, percent } from "../formats.js";
 import { byName } from "../ordering.js";
 
-/** The states, the worst one first. */
-const STATES = /** @type {const} */ (["failing", "slow", "stale", "ok"]);
 /** What a state means to a reader, as a class of the style sheet. */
 export const TONE_OF = /** @type {Readonly<Record<string, string>>} */ ({ ok: "good", slow: "warn", failing: "bad" });
+/** The same of a verdict, and of the severity of a finding. */
+export const VERDICT_TONES = /** @type {Readonly<Record<string, string>>} */ ({ well: "good", warning: "warn", critical: "bad" });
 
-/** @typedef {{state: string, values: string, recent: string}} Cell */
+/** @typedef {{state: string, values: string}} Cell */
 /** @typedef {{target: string, provider: string, cells: Readonly<Record<string, Cell>>}} Row */
 
 /**
@@ -31,15 +31,9 @@ export function statusTableOf(rows) {
   return { regions: [...regions].sort(byName), rows: [...found.values()].sort((a, b) => byName(a.target, b.target)) };
 }
 
-/**
- * One sentence for all: how many pairs of a target and a region are in each state.
- * @param {readonly any[]} rows
- */
-export function summaryOf(rows) {
-  if (!rows.length) return "Nothing was measured in the last 24 hours.";
-  if (rows.every((row) => row.state === "ok")) return "All targets answer as usual from all regions.";
-  const counts = STATES.map((state) => [rows.filter((row) => row.state === state).length, state]);
-  return `${counts.filter(([count]) => count).map(([count, state]) => `${count} ${state}`).join(", ")} of ${rows.length} pairs of a target and a region.`;
+/** A state or verdict in words. @param {string} name */
+export function wordsOf(name) {
+  return name.replaceAll("_", " ");
 }
 
 /**
@@ -54,7 +48,6 @@ function cellOf(row) {
   return {
     state: row.state,
     values: values.filter(Boolean).join(", "),
-    recent: row.state === "slow" && isKnown(row.recent_ttft_p50_us) ? `now ${milliseconds(row.recent_ttft_p50_us)}\u00a0ms` : "",
   };
 }
 

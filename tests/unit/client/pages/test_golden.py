@@ -37,6 +37,7 @@ from isochrone_client.pages import (
     leaderboard,
     samples,
     simulations,
+    status,
 )
 from isochrone_client.pages import routes as route_pages
 from isochrone_client.render import OUTPUTS, renderer
@@ -90,6 +91,7 @@ PAGES: dict[str, Page[Any]] = {
     "alerts": alerts.page(insights.ALERTS),
     "incidents": alerts.incidents_page(insights.INCIDENTS, past=True),
     "incident": alerts.incident_page(insights.INCIDENTS.incidents[0]),
+    "status": status.page(insights.STATUS, now_at=NOW_AT),
     "series": samples.series_page(insights.SERIES, now_at=NOW_AT),
     "series-goodput": samples.series_page(insights.SERIES_WITH_GOODPUT, now_at=NOW_AT),
     "series-distribution": samples.series_page(insights.SERIES_WITH_DISTRIBUTION, now_at=NOW_AT),
@@ -215,7 +217,7 @@ def test_every_number_in_csv_has_a_unit(name: str) -> None:
     """A column of numbers has its unit in the heading or in the row; otherwise it is a count or a share."""
     headers = {field.header for field in PAGES[name].fields}
     known = COUNTS | SHARES | DEGREES
-    known |= {"before", "after"} if "unit" in headers else set()
+    known |= {"before", "after", "shift", "shift_low", "shift_high"} if "unit" in headers else set()
     known |= OF_KIND if "kind" in headers else set()
     without = {header for header in numbers_in(PAGES[name]) if not UNIT.search(header)}
     assert {header for header in without if not known & {*header.split(".")}} == set()

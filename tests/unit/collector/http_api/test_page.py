@@ -98,7 +98,6 @@ ROW = TargetStatus(
     state=State.OK,
     success=0.99999,
     ttft_p50_us=412_400.0,
-    recent_ttft_p50_us=None,
     newest_at=0,
 )
 
@@ -112,6 +111,7 @@ def texts(badge: Badge) -> list[str]:
     [
         ({}, "state", "ok"),
         ({"state": State.FAILING}, "state", "failing"),
+        ({"state": State.TOO_YOUNG}, "state", "too young"),
         ({}, "ttft", "412 ms"),
         ({"ttft_p50_us": 12_340_000.0}, "ttft", "12.3 s"),
         ({"is_early": True}, "ttft", "412? ms"),

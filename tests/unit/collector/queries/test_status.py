@@ -1,16 +1,16 @@
-"""Status: one word per target and region, and nothing that is not for the public."""
+"""Status: one word per target and region, what is wrong in a list, and one sentence about all."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from isochrone_collector.queries.status import status_of
+from isochrone_collector.queries.status import Measured, states_of, summary_of, verdict_of
 from isochrone_wire.answers import Proportion, Quantile, Window
-from isochrone_wire.insights import AlertKind, FailedProbe, Incident, Standing
-from isochrone_wire.json_format import to_json_value
-from isochrone_wire.model import DAY_US, MINUTE_US, Target
-from isochrone_wire.queries.status import OpenIncident, StatusList, TargetStatus
+from isochrone_wire.insights import Standing
+from isochrone_wire.model import DAY_US, MINUTE_US, Target, Workload
+from isochrone_wire.queries.status import Finding, FindingKind, Severity, State, TargetStatus, Verdict
 
 NOW_AT = 1_795_219_200_000_000
 WINDOW = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT)
@@ -27,48 +27,48 @@ DAY = Standing(
     success=Proportion(value=0.995, low=0.99, high=0.999, n=1000),
     newest_at=NOW_AT - MINUTE_US,
 )
-HOUR = replace(DAY, n=60)
-FAILING = Incident(
-    id=1,
-    kind=AlertKind.TARGET_FAILING,
-    subject="alpha/m",
-    first_failed_at=NOW_AT - 5 * MINUTE_US,
-    last_failed_at=NOW_AT,
-    opened_at=NOW_AT,
-    scope="one",
-    failing=("us",),
-    regions=("us", "sg"),
-    example="the key sk-123 of 10.0.0.7 is not valid",
-    samples=(FailedProbe(vantage="us-1", region="us", round_at=NOW_AT, outcome="http_error"),),
+FAILING = Finding(
+    kind=FindingKind.TARGET_FAILING,
+    severity=Severity.CRITICAL,
+    sentence="alpha/m fails from us",
+    target="alpha/m",
+    regions=("us",),
 )
+SLOWER = replace(FAILING, kind=FindingKind.SLOWER, severity=Severity.WARNING, sentence="alpha/m is slower from us")
 
 
-def status(day: Standing | None = DAY, hour: Standing | None = HOUR, *opened: Incident, **target: Any) -> StatusList:
-    """The status of one target from a region where another one is measured, too."""
-    other = replace(DAY, target="other")
-    days, hours = ([one for one in given if one is not None] for given in ((day, other), (hour,)))
-    return status_of([replace(TARGET, **target)], days, hours, opened, window=WINDOW)
+def measured(*day: Standing, hour: Sequence[Standing] = (), **target: Any) -> Measured:
+    """One target, from a region where another one is measured, too; the plan is old."""
+    every = (*day, replace(DAY, target="other"))
+    return Measured(
+        targets=[replace(TARGET, **target)],
+        baseline="us",
+        day={(one.target, one.region): one for one in every},
+        hour={(one.target, one.region): one for one in hour},
+        planned_at=NOW_AT - DAY_US,
+        now_at=NOW_AT,
+        vantages={},
+    )
 
 
-def row(*given: Any, **target: Any) -> TargetStatus:
-    (found,) = status(*given, **target).rows
-    return found
+def state(of: Measured, *found: Finding) -> State:
+    (row,) = [one for one in states_of(of, found) if one.region == "us"]
+    return row.state
 
 
 @pytest.mark.parametrize(
-    ("day", "hour", "opened", "every", "state"),
+    ("day", "hour", "found", "every", "expected"),
     [
         ({}, {}, [], MINUTE_US, "ok"),
         ({}, {}, [FAILING], MINUTE_US, "failing"),
-        ({}, {}, [replace(FAILING, kind=AlertKind.TARGET_THROTTLED)], MINUTE_US, "failing"),
-        ({}, {}, [replace(FAILING, failing=("sg",))], MINUTE_US, "ok"),
-        ({}, {}, [replace(FAILING, subject="beta/m")], MINUTE_US, "ok"),
-        ({}, {}, [replace(FAILING, kind=AlertKind.SLO_BREACHED)], MINUTE_US, "ok"),
-        ({}, {"ttft_p50_us": Quantile(value=601_000)}, [], MINUTE_US, "slow"),
-        ({}, {"ttft_p50_us": Quantile(value=600_000)}, [], MINUTE_US, "ok"),
-        ({}, {"ttft_p50_us": Quantile(value=601_000), "n": 4}, [], MINUTE_US, "ok"),
-        ({}, {"ttft_p50_us": None, "n": 0}, [], MINUTE_US, "ok"),
-        ({}, {"ttft_p50_us": Quantile(value=601_000)}, [FAILING], MINUTE_US, "failing"),
+        ({}, {}, [replace(FAILING, kind=FindingKind.TARGET_THROTTLED)], MINUTE_US, "failing"),
+        ({}, {}, [replace(FAILING, regions=("sg",))], MINUTE_US, "ok"),
+        ({}, {}, [replace(FAILING, target="beta/m")], MINUTE_US, "ok"),
+        ({}, {}, [SLOWER], MINUTE_US, "slow"),
+        ({}, {}, [SLOWER, FAILING], MINUTE_US, "failing"),
+        ({"n": 59}, {}, [], MINUTE_US, "too_young"),
+        ({"n": 60}, {}, [], MINUTE_US, "ok"),
+        ({"n": 9}, {}, [SLOWER], MINUTE_US, "slow"),
         ({"newest_at": NOW_AT - 16 * MINUTE_US}, {}, [FAILING], MINUTE_US, "stale"),
         ({"newest_at": NOW_AT - 16 * MINUTE_US}, {}, [], 10 * MINUTE_US, "ok"),
         ({"newest_at": NOW_AT - 31 * MINUTE_US}, {}, [], 10 * MINUTE_US, "stale"),
@@ -80,31 +80,76 @@ def row(*given: Any, **target: Any) -> TargetStatus:
     ],
 )
 def test_states(
-    day: dict[str, Any] | None, hour: dict[str, Any] | None, opened: list[Incident], every: int, state: str
+    day: dict[str, Any] | None, hour: dict[str, Any] | None, found: list[Finding], every: int, expected: str
 ) -> None:
-    """The first law that applies counts: stale, failing, slow, ok."""
-    known = [None if change is None else replace(one, **change) for one, change in ((DAY, day), (HOUR, hour))]
-    assert row(*known, *opened, every_us=every).state == state
+    """The first law that applies counts: stale, failing, slow, too young, ok."""
+    days, hours = ([] if change is None else [replace(DAY, **change)] for change in (day, hour))
+    assert state(measured(*days, hour=hours, every_us=every), *found) == expected
+
+
+@pytest.mark.parametrize(("own", "other", "streams", "young"), [(11, 11, 1, 0), (11, 10, 1, 2), (11, 60, 2, 2)])
+def test_a_step_needs_eleven_rounds_from_both_regions(own: int, other: int, streams: int, young: int) -> None:
+    """With as many both regions are judged, and with fewer neither is; the streams of a round are one round."""
+    rounds = replace(DAY, n=own), replace(DAY, region="sg", n=other)
+    states = states_of(measured(*rounds, workload=Workload(concurrency=streams)), ())
+    assert sum(one.state is State.TOO_YOUNG for one in states) == young
+
+
+def test_vantages_of_a_region_have_the_same_rounds() -> None:
+    """Two vantages need twice the samples."""
+    of = measured(replace(DAY, n=119))
+    assert state(replace(of, vantages={"us": 1})) is State.OK
+    assert state(replace(of, vantages={"us": 2})) is State.TOO_YOUNG
+
+
+def test_a_target_of_a_new_plan_need_not_have_samples() -> None:
+    """Only after three of its intervals, at least 15 minutes, it is stale."""
+    new = replace(measured(), planned_at=NOW_AT - 15 * MINUTE_US)
+    assert state(new) is State.TOO_YOUNG
+    assert state(replace(new, planned_at=new.planned_at - 1)) is State.STALE
 
 
 def test_a_paused_target_is_not_shown() -> None:
     """Its rounds send no requests."""
-    assert status(paused=True).rows == ()
+    assert states_of(measured(DAY, paused=True), ()) == ()
 
 
-def test_a_target_without_samples_is_stale() -> None:
+def test_a_target_without_samples_has_no_numbers() -> None:
     """A target without samples has a row without numbers; a median of too few samples is early."""
-    found = row(None, None)
-    assert (found.region, found.state, found.success, found.ttft_p50_us) == ("us", "stale", None, None)
-    early = row(replace(DAY, ttft_p50_us=Quantile(value=400_000)))
-    assert [(one.ttft_p50_us, one.is_early) for one in (row(), early)] == [(400_000, False), (400_000, True)]
+    (found,) = states_of(measured(), ())
+    assert (found.region, found.success, found.ttft_p50_us) == ("us", None, None)
+    early = replace(DAY, ttft_p50_us=Quantile(value=400_000))
+    assert [states_of(measured(one), ())[0].is_early for one in (DAY, early)] == [False, True]
 
 
-def test_nothing_else_is_public() -> None:
-    """An incident has its target, its kind, its regions and its beginning: no error, no vantage, no address."""
-    found = status(DAY, HOUR, FAILING)
-    assert found.incidents == (
-        OpenIncident(target="alpha/m", kind="failing", regions=("us",), since_at=NOW_AT - 5 * MINUTE_US),
-    )
-    text = str(to_json_value(found))
-    assert [word for word in ("sk-123", "10.0.0.7", "us-1", "secret.internal", "http") if word in text] == []
+def rows(*states: State) -> tuple[TargetStatus, ...]:
+    (row,) = states_of(measured(DAY), ())
+    return tuple(replace(row, state=one, region=str(place)) for place, one in enumerate(states))
+
+
+@pytest.mark.parametrize(
+    ("states", "found", "verdict", "summary"),
+    [
+        ([State.OK] * 3, [], Verdict.WELL, "1 target from 3 regions in the last 24 h"),
+        (
+            [State.OK, State.FAILING],
+            [SLOWER, FAILING, FAILING],
+            Verdict.CRITICAL,
+            "2 critical findings; 1 warning; 1 target",
+        ),
+        ([State.TOO_YOUNG, State.SLOW], [SLOWER], Verdict.WARNING, "1 warning; 1 of 2 pairs"),
+        (
+            [State.TOO_YOUNG, State.OK],
+            [],
+            Verdict.TOO_YOUNG,
+            "1 of 2 pairs of a target and a region have too few rounds",
+        ),
+        ([State.TOO_YOUNG, State.OK, State.OK], [], Verdict.WELL, "1 of 3 pairs"),
+        ([], [], Verdict.TOO_YOUNG, "nothing was measured yet"),
+    ],
+)
+def test_one_verdict_and_sentence(states: list[State], found: list[Finding], verdict: Verdict, summary: str) -> None:
+    """The worst finding is the verdict; without one, half of the pairs without enough rounds make it too young."""
+    shown = rows(*states)
+    assert verdict_of(shown, found) is verdict
+    assert summary_of(shown, found, WINDOW).startswith(summary)
