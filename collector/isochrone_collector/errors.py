@@ -138,3 +138,7 @@ class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the na
     """No collector answers. Act: the operator, on the address or on the collector."""
 
     exit_code = 3
+
+
+class CollectorAbsent(CollectorUnreachable):
+    """Nothing answers at the address, perhaps not yet. Act: the operator starts the collector, or waits."""

@@ -46,7 +46,9 @@ class AccessState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChange:
-    """The changes by a plan; `problems` if it was refused. Daily figures are of one vantage and known prices."""
+    """The changes by a plan; `problems` if it was refused, `warnings` on what no vantage can measure of what it adds.
+    Daily figures are of one vantage and known prices.
+    """
 
     version: int = 0
     changed: bool = False
@@ -56,6 +58,7 @@ class PlanChange:
     problems: tuple[str, ...] = ()
     usd_per_day: float | None = None
     requests_per_day: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 import grpc
 
-from isochrone_collector.errors import CollectorError, CollectorUnreachable, SettingsError
+from isochrone_collector.errors import CollectorAbsent, CollectorError, CollectorUnreachable, SettingsError
 from isochrone_collector.server.certificates import FILE_NAME
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_collector
 from isochrone_common import channel, identity_file
@@ -28,7 +29,7 @@ from isochrone_wire.v1.operations_pb2_grpc import OperationsStub
 Answer = TypeVar("Answer")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S, _RETRY_S = 30.0, 0.5
 _UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _HINT_OF = {
@@ -44,10 +45,12 @@ class OperatorClient:
 
     Without `identity` it takes operator.json of the data folder if that is for this address, else it speaks plain text,
     on this machine only. Every method raises `SettingsError`, `CollectorUnreachable`, or `CollectorError` on a refusal.
+    A collector that does not answer yet is waited for, up to `patience_s` seconds.
     """
 
     collector: str | None = None
     identity: Path | None = None
+    patience_s: float = 0.0
 
     @property
     def address(self) -> Address:
@@ -69,6 +72,19 @@ class OperatorClient:
         """Call a method of the service `Operations` with the fields of its request, and return the answer as a value
         of that class.
         """
+        until_s, has_told = time.monotonic() + self.patience_s, False
+        while True:
+            try:
+                return self._call(method, answer, **fields)
+            except CollectorAbsent as error:
+                if time.monotonic() >= until_s:
+                    raise
+                if not has_told:
+                    click.echo(f"{error}; waiting for it, up to {self.patience_s:g} s", err=True)
+                has_told = True
+                time.sleep(_RETRY_S)
+
+    def _call(self, method: str, answer: type[Answer], **fields: Any) -> Answer:  # noqa: ANN401  # as `call`
         request = getattr(messages, f"{method}Request")(**fields)
         with self.channel() as opened:
             try:
@@ -100,7 +116,7 @@ class OperatorClient:
             if identity is None and (refusal := plain_text_refusal(address)):
                 return CollectorError(refusal[0], hint=refusal[1])
             hint = "is `isochrone-collector serve` running?"
-            return CollectorUnreachable(f"no collector answers at {address}: {details}", hint=hint)
+            return CollectorAbsent(f"no collector answers at {address}: {details}", hint=hint)
         return CollectorError(f"the collector refused: {details}", hint=_HINT_OF.get(call.code(), ""))
 
     def _selected(self) -> tuple[Address, Identity | None]:

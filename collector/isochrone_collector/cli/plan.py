@@ -3,6 +3,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
@@ -12,9 +13,9 @@ import click
 
 from isochrone_collector.cli.operator_client import OperatorClient, confirm, operator_options, yes_option
 from isochrone_collector.clock import now_at
-from isochrone_collector.errors import SettingsError
+from isochrone_collector.errors import CollectorError, SettingsError
 from isochrone_collector.plans.diff import GONE_ROUTE, NEW_ROUTE, PER_DAY
-from isochrone_common.cli.command_line import example, print_json, table_or_json
+from isochrone_common.cli.command_line import Seconds, example, print_json, table_or_json
 from isochrone_common.plan_signature import SignatureError, format_key, verify
 from isochrone_common.plan_signature import sign as sign_plan
 from isochrone_wire.json_format import rfc3339, to_json_value
@@ -31,6 +32,7 @@ _KEY_CHARS = 24
 _SIGN_OF_ROUTES = {NEW_ROUTE: "+", GONE_ROUTE: "-"}
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would change.")
+_force_option = click.option("--force", is_flag=True, help="With --yes, also apply what no vantage can measure as yet.")
 _sign_option = click.option(
     "--sign",
     "key_file",
@@ -44,22 +46,46 @@ _sign_option = click.option(
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @_dry_run_option
 @yes_option
+@_force_option
 @_sign_option
+@click.option(
+    "--wait",
+    "patience_s",
+    type=Seconds(min=0, max=3600),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a collector that is starting.",
+)
 @table_or_json
 @operator_options
-def apply(plan: Path, *, dry_run: bool, yes: bool, key_file: Path | None, output: str, client: OperatorClient) -> None:
+def apply(
+    *,
+    plan: Path,
+    dry_run: bool,
+    yes: bool,
+    force: bool,
+    key_file: Path | None,
+    patience_s: float,
+    output: str,
+    client: OperatorClient,
+) -> None:
     """Put a plan file into force.
 
-    The changes and the cost per day are shown first. Every problem of the file is reported with its line, and the exit
-    code is then 2. A plan may define routes, for which tables are built; see docs/routing.md.
+    The changes and the cost per day are shown first, and with ! what the plan adds that no vantage can measure: a
+    baseline without a vantage, a credential that none has, a host that none reaches. Every problem of the file is
+    reported with its line, and the exit code is then 2.
+
+    A plan may define routes, for which tables are built; see docs/routing.md.
     """
     with click.open_file(str(plan), encoding="utf-8") as file:
         try:
             document = file.read()
         except UnicodeDecodeError as error:
             raise SettingsError(f"the plan is not UTF-8: {error}") from error
-    work = partial(client.call, "ApplyPlan", PlanChange, document=document, signature=_signature(document, key_file))
-    _change_plan(work, dry_run=dry_run, yes=yes, output=output)
+    call = replace(client, patience_s=patience_s).call
+    work = partial(call, "ApplyPlan", PlanChange, document=document, signature=_signature(document, key_file))
+    _change_plan(work, dry_run=dry_run, yes=yes, force=force, output=output)
 
 
 @click.group(epilog=example("isochrone-collector plan history"))
@@ -101,11 +127,12 @@ def show(*, version: int | None, output: str, client: OperatorClient) -> None:
 @click.argument("version", type=click.IntRange(1))
 @_dry_run_option
 @yes_option
+@_force_option
 @_sign_option
 @table_or_json
 @operator_options
 def rollback(
-    *, version: int, dry_run: bool, yes: bool, key_file: Path | None, output: str, client: OperatorClient
+    *, version: int, dry_run: bool, yes: bool, force: bool, key_file: Path | None, output: str, client: OperatorClient
 ) -> None:
     """Put an earlier plan into force again, as a new version.
 
@@ -116,7 +143,7 @@ def rollback(
     if key_file:
         signature = _renewed_signature(client.call("GetPlan", PlanDocument, version=version), key_file)
     work = partial(client.call, "RollBackPlan", PlanChange, to_version=version, signature=signature)
-    _change_plan(work, dry_run=dry_run, yes=yes, output=output)
+    _change_plan(work, dry_run=dry_run, yes=yes, force=force, output=output)
 
 
 @plan.command(epilog=example("isochrone-collector plan key plan-key.pem"))
@@ -132,8 +159,11 @@ def key(*, file: Path) -> None:
     click.echo(public)
 
 
-def _change_plan(work: Callable[..., PlanChange], *, dry_run: bool, yes: bool, output: str) -> None:
-    """Show what `work` changes, ask for confirmation unless `yes`, and do it. Exit with 2 for an invalid document."""
+def _change_plan(work: Callable[..., PlanChange], *, dry_run: bool, yes: bool, force: bool, output: str) -> None:
+    """Show what `work` changes, ask for confirmation unless `yes`, and do it. Exit with 2 for an invalid document.
+
+    Raises `CollectorError` with `yes` alone if there are warnings.
+    """
     # The plan history records the author of a change.
     work = partial(work, applied_by=f"{getpass.getuser()}@{socket.gethostname()}")
     change = work(dry_run=True)
@@ -145,6 +175,9 @@ def _change_plan(work: Callable[..., PlanChange], *, dry_run: bool, yes: bool, o
     if not dry_run and change.changed:
         if not yes:
             click.echo(as_text(change), err=True)
+        elif change.warnings and not force:
+            sentence = "\n".join(("the plan does not fit the fleet, and was not applied", *change.warnings))
+            raise CollectorError(sentence, hint="correct it, or apply it all the same with --force")
         confirm("Apply?", yes=yes)
         change = work(dry_run=False)
     print_json(to_json_value(change)) if output == "json" else click.echo(as_text(change))
@@ -161,6 +194,7 @@ def _lines(change: PlanChange) -> Iterator[str]:
         yield f"unchanged: plan {change.version} already says this"
     else:
         yield f"plan {change.version}"
+    yield from (f"  ! {sentence}" for sentence in change.warnings)
     yield from (f"  + {name}" for name in change.added)
     yield from (f"  - {name}" for name in change.removed)
     yield from (f"  {_signed(line)}" for line in change.altered if not line.startswith(PER_DAY))

@@ -1,7 +1,7 @@
 """The plan in force: applied by an operator, fetched by agents, and cached by every collector."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -12,15 +12,19 @@ from isochrone_collector.analysis.differential.participation import PlanSpan
 from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged
 from isochrone_collector.plans.document_reader import DocumentReader
+from isochrone_collector.plans.fleet_check import Fleet, related, unfit
 from isochrone_collector.store import audit, vantages
 from isochrone_collector.store import plans as table
 from isochrone_collector.store.plans import PlanHistoryRow, PlanOrigin, PlanRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.postgres.values import fields_of
+from isochrone_collector.store.probe_queries import Scope, recorded
+from isochrone_collector.store.vantages import VantageRow
 from isochrone_common.plan_signature import SignatureError, SignedPlan, format_key, signer, verify
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.json_format import rfc3339
-from isochrone_wire.model import SECOND_US, Plan
+from isochrone_wire.model import DAY_US, SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
 from isochrone_wire.plan_document.document import load
 from isochrone_wire.rounds import phase_ids
@@ -202,8 +206,24 @@ class Plans:
             await table.insert(connection, plan, replace(origin, applied_at=applied_at))
             action = "plan.rollback" if is_rollback else "plan.apply"
             await audit.record(connection, at=self._clock(), action=action, target=str(plan.version))
-        change = compare(old, plan, vantages=len(await vantages.vantages(connection)))
-        return replace(change, changed=True, altered=(*signature_changes(in_force, signature), *change.altered))
+        known = await vantages.vantages(connection)
+        change = compare(old, plan, vantages=len(known))
+        return replace(
+            change,
+            changed=True,
+            altered=(*signature_changes(in_force, signature), *change.altered),
+            warnings=tuple(unfit(old, plan, await self._fleet(connection, known, related(old, plan)))),
+        )
+
+    async def _fleet(self, connection: Connection, known: Sequence[VantageRow], target_ids: tuple[int, ...]) -> Fleet:
+        """Return the vantages of the last day, and the outcomes of these targets in the last hour."""
+        now_at = self._clock()
+        window = Window(from_at=now_at - HOUR_US, until_at=now_at)
+        rows = await recorded(connection, Scope(window=window, target_ids=target_ids)) if target_ids else []
+        outcomes: dict[int, set[str]] = {}
+        for row in rows:
+            outcomes.setdefault(row.target_id, set()).update(name for name, count in row.outcomes.items() if count)
+        return Fleet(regions={one.region for one in known if one.last_seen_at > now_at - DAY_US}, outcomes=outcomes)
 
     async def _stored(self, version: int | None) -> tuple[PlanHistoryRow, str]:
         """Return a plan of the history with its document; `None` means the newest. Raises `UnknownName`."""

@@ -59,6 +59,7 @@ class PlanChange(_message.Message):
     PROBLEMS_FIELD_NUMBER: _builtins.int
     USD_PER_DAY_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_DAY_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     changed: _builtins.bool
     usd_per_day: _builtins.float
@@ -72,6 +73,10 @@ class PlanChange(_message.Message):
     def altered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sentences on what the plan adds that no vantage of the live fleet can measure."""
+
     def __init__(
         self,
         *,
@@ -83,10 +88,11 @@ class PlanChange(_message.Message):
         problems: _abc.Iterable[_builtins.str] | None = ...,
         usd_per_day: _builtins.float | None = ...,
         requests_per_day: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_usd_per_day", b"_usd_per_day", "usd_per_day", b"usd_per_day"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd_per_day", b"_usd_per_day", "added", b"added", "altered", b"altered", "changed", b"changed", "problems", b"problems", "removed", b"removed", "requests_per_day", b"requests_per_day", "usd_per_day", b"usd_per_day", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd_per_day", b"_usd_per_day", "added", b"added", "altered", b"altered", "changed", b"changed", "problems", b"problems", "removed", b"removed", "requests_per_day", b"requests_per_day", "usd_per_day", b"usd_per_day", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__usd_per_day: _TypeAlias = _typing.Literal["usd_per_day"]  # noqa: Y015
     _WhichOneofArgType__usd_per_day: _TypeAlias = _typing.Literal["_usd_per_day", b"_usd_per_day"]  # noqa: Y015

@@ -231,7 +231,7 @@ def key(tmp_path: Path) -> Path:
 
 
 def apply(collector: Collector, folder: Path, baseline: str, *more: str) -> str:
-    return collector.apply(PLAN.format(baseline), folder, *_as_operator(collector), *more).stdout
+    return collector.apply(PLAN.format(baseline), folder, *_as_operator(collector), "--force", *more).stdout
 
 
 def roll_back(collector: Collector, version: int, key: Path) -> tuple[int, str]:

@@ -2,21 +2,25 @@
 
 import asyncio
 import json
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fixtures.collector import Collector, StartCollector, run_command
 from fixtures.inprocess_collector import InProcessCollector
 from fixtures.postgres import rows
+from isochrone_collector.clock import now_at
 from isochrone_collector.plans import document_reader, service
 from isochrone_wire.answers import Window
-from isochrone_wire.durations import MAX_INSTANT_AT
-from isochrone_wire.model import Batch, Vantage
+from isochrone_wire.durations import MAX_INSTANT_AT, MINUTE_US
+from isochrone_wire.model import Batch, Outcome, Sample, Vantage
 from isochrone_wire.plan_document.document import Reading, load
+from testdata.preforked import Program
 from testdata.waiting import eventually
 
 PLAN = """\
@@ -208,10 +212,65 @@ def test_the_command_without_a_collector(tmp_path: Path) -> None:
     """An unreachable collector is exit code 3, an invalid address exit code 2; there is never a traceback."""
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
-    absent = run_command("apply", str(file), "--collector", "127.0.0.1:1", "--yes")
+    absent = run_command("apply", str(file), "--collector", "127.0.0.1:1", "--yes", "--wait", "0")
     assert (absent.returncode, "Traceback" in absent.stderr) == (3, False)
     wrong = run_command("apply", str(file), "--collector", "nowhere:x", "--yes")
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+
+
+def test_the_command_waits_for_a_collector_that_starts(start_collector: StartCollector, tmp_path: Path) -> None:
+    """A plan that is applied before its collector answers is in force once it does; the wait is announced."""
+    collector = start_collector()
+    collector.kill()
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN)
+    where = ("--collector", collector.address, "--wait", "120")
+    pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with Program[str]("isochrone_collector", "apply", str(file), "--yes", *where, **pipes, text=True) as process:
+        assert process.stderr is not None
+        assert "waiting for it, up to 120 s" in process.stderr.readline()
+        start_collector(port=collector.port, http_port=collector.http_port, database_url=collector.database_url)
+        stdout, _ = process.communicate(timeout=120)
+    assert (process.returncode, "plan 1" in stdout) == (0, True)
+
+
+def test_the_command_applies_nothing_that_no_vantage_can_measure(
+    start_collector: StartCollector, tmp_path: Path
+) -> None:
+    """A baseline without a vantage, a host that none reaches and a key that none has are named before they take effect;
+    --force applies them all the same, and what the plan already had is not judged.
+    """
+    collector = start_collector()
+    first = PLAN.replace("base_url: http://h}", "base_url: http://k, credential: keyless}")
+    collector.apply(first, tmp_path)
+    targets = collector.call.targets().targets
+    outcomes = {"sim/a": Outcome.CONNECT_FAILED, "sim/b": Outcome.SKIPPED_NOT_READY}
+    at = now_at() - 5 * MINUTE_US
+    samples = tuple(
+        Sample(target_id=one.id, round_at=at, outcome=outcomes[one.name], dispatched_at=at) for one in targets
+    )
+    collector.call.push(Batch(vantage=Vantage(name="de-1", region="eu-central-1"), epoch=1, seq=1, samples=samples))
+    other = (
+        "{model: c, provider: sim, base_url: http://h}",
+        "{model: d, provider: x, base_url: http://n, credential: keyless}",
+    )
+    second = first.replace("us-east-2", "eu-west-9") + "".join(f"  - {one}\n" for one in other)
+    file = tmp_path / "second.yaml"
+    file.write_text(second)
+    done = run_command("apply", str(file), "--collector", collector.address, "--yes")
+    assert done.returncode == 1
+    for sentence in (
+        "baseline eu-west-9 has no vantage, so that nothing can be compared: there are vantages in eu-central-1",
+        "no vantage can use credential keyless",
+        "no vantage can reach h: all its probes of the last hour are connect_failed",
+    ):
+        assert sentence in done.stderr
+    assert [version for version, _ in versions(collector)] == [1]
+    shown = run_command("apply", str(file), "--collector", collector.address, "--dry-run").stdout
+    assert "  ! baseline eu-west-9" in shown
+    collector.apply(second, tmp_path, "--force")
+    collector.apply(second.replace("model: c", "model: c, paused: true"), tmp_path)
+    assert [version for version, _ in versions(collector)] == [1, 2, 3]
 
 
 def test_an_earlier_plan_is_restored_as_a_new_one(start_collector: StartCollector, tmp_path: Path) -> None:

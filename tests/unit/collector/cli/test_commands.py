@@ -65,6 +65,7 @@ def test_changes_for_a_machine() -> None:
         "problems": [],
         "usd_per_day": 1.234,
         "requests_per_day": 1440,
+        "warnings": [],
     }
 
 
