@@ -91,6 +91,13 @@ def resolve_collector(
     return found
 
 
+def is_known(environment: Mapping[str, str] = os.environ) -> bool:
+    """True if a context, an identity or a variable names a collector, or this user's own listens. Raises as above."""
+    identity = environment.get("ISOCHRONE_IDENTITY")
+    found = resolve_collector(environment.get("ISOCHRONE_COLLECTOR"), Path(identity) if identity else None, environment)
+    return bool(found.source) or found.address.is_socket
+
+
 def _read(path: Path) -> Identity:
     try:
         return identity_file.read(path)

@@ -65,7 +65,18 @@ _EPILOG = exit_codes(
 _EXAMPLE = example("isochrone diff --against ap-southeast-1 --window 24h")
 
 
-@click.group(cls=CommandGroup, entries=COMMANDS, context_settings=CONTEXT, epilog=f"{_EPILOG}\n\n{_EXAMPLE}")
+class _Program(CommandGroup):
+    """The commands; without one, `status` of a known collector."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click."""
+        from isochrone_client.address import is_known  # noqa: PLC0415  # only where no command is given
+
+        is_bare = not args and not ctx.resilient_parsing
+        return super().parse_args(ctx, ["status"] if is_bare and is_known() else args)
+
+
+@click.group(cls=_Program, entries=COMMANDS, context_settings=CONTEXT, epilog=f"{_EPILOG}\n\n{_EXAMPLE}")
 @click.version_option(__version__, prog_name="isochrone", message="%(prog)s %(version)s")
 def cli() -> None:
     """Ask a collector how long LLM APIs take to answer, from every region, and how sure that is."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 from fixtures.fake_collector import DIFFERENTIALS, VANTAGES, FakeCollector, stored
@@ -295,6 +295,23 @@ def test_wide_shows_all_columns(observatory: FakeCollector) -> None:
     assert "left out" not in wide
     assert "openai/gpt-5-mini" in wide
     assert "1436 ≈ 412" in wide
+
+
+def test_without_a_command_the_status_is_shown(observatory: FakeCollector, tmp_path: Path) -> None:
+    """A bare `isochrone` shows `status` of the collector that a variable or a context names, else the help."""
+    alone: dict[str, Any] = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"), str(tmp_path))
+    nowhere = alone | dict.fromkeys(("ISOCHRONE_COLLECTOR", "ISOCHRONE_DATA_DIR", "ISOCHRONE_UNIX_SOCKET"))
+
+    def bare(*words: str) -> Result:
+        return CliRunner().invoke(cli, words, env=nowhere, prog_name="isochrone")
+
+    asked = run(observatory, "status", **alone)
+    assert run(observatory, **alone).stdout == asked.stdout != ""
+    assert "Usage: isochrone" in bare().output
+    assert bare("context", "add", "here", observatory.address).exit_code == 0
+    known = bare()
+    assert (known.stdout, known.exit_code) == (asked.stdout, asked.exit_code)
+    assert observatory.requests[-1].path == "/v1/status"
 
 
 def test_many_regions_are_one_table(observatory: FakeCollector) -> None:
