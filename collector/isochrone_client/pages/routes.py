@@ -320,7 +320,7 @@ def changes_page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[
             Column("built", lambda row: formats.moment(row.built_at, now_at=now_at), unit="UTC", reserved=11),
             Column("generation", lambda row: str(row.generation), priority=2, reserved=10),
             Column("region", lambda row: row.client_region, wide=True, reserved=14),
-            Column("route", lambda row: row.route, wide=True, reserved=8),
+            Column("route", lambda row: row.route, wide=True, reserved=10),
             cells.sentence_column("weights", weights, priority=1, reserved=20),
             cells.sentence_column("what changed", lambda row: row.sentence, style=_change_style, reserved=20),
         ),
