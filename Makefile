@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-consumers docs check proto pins bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-client bench-alerts bench-attack chaos first-hour clean
+.PHONY: help demo test test-consumers docs check proto pins bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-client bench-alerts bench-attack chaos first-hour first-sight clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -86,6 +86,9 @@ chaos: $(DEV_STAMP) ## kill processes at random and check that every sample arri
 
 first-hour: $(DEV_STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
 	@PYTHONPATH=tests $(BIN)/python -m first_hour $(ARGS)
+
+first-sight: $(DEV_STAMP) ## what the demo shows after 10, 30, 60 and 180 s, idle and busy, seven minutes (ARGS="--part idle")
+	@PYTHONPATH=tests $(BIN)/python -m first_hour.sight $(ARGS)
 
 bench-decide: $(DEV_STAMP) ## route decisions against simple rules in worlds that change, five minutes (ARGS="--seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m bench.decide $(ARGS)

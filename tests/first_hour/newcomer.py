@@ -34,7 +34,7 @@ class Newcomer:
         self.commands = 0
         self.failures: list[str] = []
         self._mark = uuid.uuid4().hex
-        self._environment = {
+        self.environment = {
             "HOME": str(home),
             "XDG_CONFIG_HOME": str(home / ".config"),
             "XDG_DATA_HOME": str(home / ".local" / "share"),
@@ -48,7 +48,7 @@ class Newcomer:
         self, line: str, *, columns: int = NARROW, lines: int = 24, folder: Path | None = None
     ) -> PseudoTerminal:
         command = ["sh", "-c", f"cd '{folder or self.home}' && exec {line}"]
-        return PseudoTerminal(command, columns=columns, lines=lines, **self._environment)
+        return PseudoTerminal(command, columns=columns, lines=lines, **self.environment)
 
     def run(self, line: str, *, columns: int, fine: tuple[int, ...] = (0,)) -> str:
         """Run a command to its end, an endless one for a few seconds; return its output, and note its defects."""
