@@ -51,7 +51,7 @@ def page(
 
     def decision(row: Differential) -> str:
         """The decision, with the time since which it holds if the difference changed within the window."""
-        since = f" since {formats.moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else ""
+        since = f" since {formats.moment(row.since_at or 0, now_at=now_at)}" if has_step(row) else ""
         return footnotes.marked(f"{row.decision}{since}", remark(row, stale_at=stale_at, now_at=now_at))
 
     return answer_page(
@@ -207,7 +207,7 @@ def has_step(row: Differential) -> bool:
 def step_sentence(row: Differential, *, now_at: int) -> str:
     """The last step of a row that has one: `+400 ms since 01:07:15: the difference is …, and was … before`."""
     before, present = row.levels[-2:]
-    size, since = signed(row, _step_size(row)), formats.moment(present.from_at, now_at=now_at)
+    size, since = signed(row, _step_size(row)), formats.moment(row.since_at or 0, now_at=now_at)
     return f"{size} since {since}: the difference is {at_level(row, present)}, and was {at_level(row, before)} before"
 
 

@@ -134,7 +134,7 @@ def _step(row: Differential, *, now_at: int) -> Iterator[str]:
 
 def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
     if differentials.has_step(row):
-        yield f"The decision is about the rounds since {formats.moment(row.levels[-1].from_at, now_at=now_at)}."
+        yield f"The decision is about the rounds since {formats.moment(row.since_at or 0, now_at=now_at)}."
     smallest = f"the smallest that matters, {_amount(row, row.margin)}"
     reached = f"the interval excludes zero, and the difference is at least {smallest}"
     around = ""

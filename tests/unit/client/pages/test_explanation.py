@@ -112,7 +112,7 @@ def test_a_step_is_named_first() -> None:
 def test_every_earlier_level_is_named() -> None:
     """After an incident the present level, the incident and the level before it are named, the newest first."""
     calm = replace(STEPPED.levels[0], from_at=NOW_AT - 20 * SECOND_US, until_at=NOW_AT)
-    text = sentences(replace(STEPPED, levels=(*STEPPED.levels, calm)))["step"]
+    text = sentences(replace(STEPPED, levels=(*STEPPED.levels, calm), since_at=calm.from_at))["step"]
     assert text.startswith(
         "-400 ms since 07:59:40: the difference is +35 ms in 19 rounds, and was +435 ms in 12 rounds"
     )

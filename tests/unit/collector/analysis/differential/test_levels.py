@@ -10,6 +10,7 @@ from isochrone_collector.analysis.differential.differential import ComparisonCon
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
 from isochrone_collector.analysis.differential.panel import Changes, build_panel
 from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS
+from isochrone_collector.analysis.stats.steps import LEAST
 from isochrone_wire.answers import Decision, Differential, Metric
 from testdata.columns import Row, present, probes, series
 
@@ -108,6 +109,19 @@ def test_rounds_that_are_alike_need_more_of_them() -> None:
     assert found.since_at == 40
     assert 8 < found.rounds_needed <= LEAST_ROUNDS
     assert found.decision is Decision.UNDECIDED
+
+
+@pytest.mark.parametrize("after", [1, 4, 5, 6, 9, 24, 40])
+@pytest.mark.parametrize("changes", [{}, {(1, "sg"): 21}, {(1, "us"): 17}, {(1, "us"): 30}], ids=str)
+def test_all_figures_of_a_row_are_of_the_same_rounds(after: int, changes: dict[tuple[int, str], int]) -> None:
+    """Difference, medians and rounds are those of the present level, which begins at `since_at`."""
+    found = compared(sides((35, 19), (435, after)), changes=changes)
+    assert found.levels or after < LEAST
+    if found.levels and found.shift is not None:
+        level = found.levels[-1]
+        assert (level.from_at, level.n, level.shift) == (found.since_at, found.n, found.shift)
+        assert (level.baseline_median, level.region_median) == (found.baseline_median, found.region_median)
+        assert found.median_difference == level.region_median - level.baseline_median
 
 
 def test_an_incident_that_is_over_has_three_levels() -> None:
