@@ -52,7 +52,7 @@ function list(rows, opened, context) {
   if (!rows.length && !opened) {
     return html("p", { class: "empty" }, state.options["filter"] ? "No request of this window passes the filter." : "There is no request in this window.");
   }
-  const columns = [heading("round", { unit: "UTC", kind: "name" }), heading("target", { kind: "name" }), heading("region", { kind: "name" }), heading("outcome", { kind: "name" }),
+  const columns = [heading("round", { unit: "UTC", kind: "name" }), heading("target", { unit: "region", kind: "name" }), heading("outcome", { kind: "name" }),
     heading("first token", { unit: "ms" }), heading("total", { unit: "ms", kind: "minor" }), heading("speed", { unit: "tokens/s", kind: "minor" })];
   const shown = opened && !isListed ? [opened, ...rows] : rows;
   return dataTable(`The newest ${MOST} requests at most, newest first`, columns, shown.flatMap((row) => {
@@ -70,8 +70,7 @@ function line(row, isOpen, { state, now, href }) {
   const ms = (/** @type {import("../formats.js").Maybe} */ us) => number(isKnown(us) ? us / 1000 : null, { decimals: 0 });
   return html("tr", { "data-key": row.id, class: isOpen ? "shown" : null },
     html("th", { scope: "row" }, html("a", { href: href(withOptions(state, { sample: isOpen ? "" : row.id })), "aria-expanded": String(isOpen) }, moment(row.round_at, now))),
-    html("td", { class: "name" }, targetName(row.target)),
-    html("td", { class: "name" }, row.region),
+    html("td", { class: "name" }, targetName(row.target), html("small", {}, row.region)),
     html("td", { class: row.outcome === "ok" ? "name" : "name warn" }, row.outcome, row.http_status && row.http_status !== 200 ? ` ${row.http_status}` : null,
       row.error ? html("small", {}, row.error) : null),
     html("td", {}, ms(row.ttft_us)), html("td", { class: "minor" }, ms(row.e2e_us)), html("td", { class: "minor" }, number(row.tokens_per_second)));
