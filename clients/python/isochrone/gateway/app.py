@@ -82,7 +82,9 @@ class GatewayEngine(Engine):
 
 @dataclass(eq=False)
 class Forwarding:
-    """Answers the requests for members, whose bodies have to arrive within `request_s` seconds."""
+    """Answers the requests for members, whose bodies have to arrive within `request_s` seconds. The state of a request
+    has `left`, a future of the end of its connection.
+    """
 
     engine: GatewayEngine
     request_s: float
@@ -95,14 +97,13 @@ class Forwarding:
                 body = await _body(request)
         except TimeoutError as error:
             raise HTTPException(408, f"the body of the request is not complete after {self.request_s:g} s") from error
-        exchange = asyncio.create_task(self._exchange(request, body, send))
-        left = asyncio.ensure_future(receive())
+        left, answering = request.state.left, asyncio.current_task()
+        assert answering is not None
+        left.add_done_callback(cancel := lambda _: answering.cancel())
         try:
-            await asyncio.wait((exchange, left), return_when=asyncio.FIRST_COMPLETED)
+            await self._exchange(request, body, send)
         finally:
-            for task in (left, exchange):
-                task.cancel()
-            await asyncio.gather(exchange, return_exceptions=True)
+            left.remove_done_callback(cancel)
 
     async def _exchange(self, request: Request, body: bytes, send: Send) -> None:
         """Send a request to its members, and the response to the caller; one that breaks off stays incomplete."""

@@ -75,6 +75,8 @@ class _Connection(H11Protocol):
     def __init__(self, routes: Routes, most: int, request_s: float, **more: Any) -> None:  # noqa: ANN401  # uvicorn's
         super().__init__(**more)
         self._routes, self._most, self._request_s = routes, most, request_s
+        self._left = self.loop.create_future()
+        self.app_state = {"left": self._left}
         self._waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -86,6 +88,7 @@ class _Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._left.set_result(None)
         if self._waiting is not None:
             self._waiting.cancel()
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 import httpcore
+from httpcore._utils import is_socket_readable
 
 _MOST_IDLE = 100
 KEEPALIVE_S = 30.0
@@ -135,8 +136,12 @@ class _Stream(httpcore.AsyncNetworkStream):
     """A stream that sends what was written before it reads."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
-        self._stream, self._written = stream, bytearray()
-        self.aclose, self.get_extra_info = stream.aclose, stream.get_extra_info  # type: ignore[method-assign]  # as they are
+        self._stream, self._written, self._socket = stream, bytearray(), stream.get_extra_info("socket")
+        self.aclose = stream.aclose  # type: ignore[method-assign]  # as it is
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's
+        # Each request asks this, and anyio would look up the addresses of both sides.
+        return is_socket_readable(self._socket) if info == "is_readable" else self._stream.get_extra_info(info)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # httpcore's
         if self._written:
