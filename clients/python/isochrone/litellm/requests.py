@@ -17,7 +17,7 @@ METADATA_FIELD = "client_region"
 # Requests for what only one provider has.
 _PROVIDER_RESOURCES = ("file", "file_id", "input_file_id", "training_file", "batch_id", "fine_tuning_job_id")
 
-# Where LiteLLM names deployments that have failed for a request.
+# The fields in which LiteLLM names deployments that have failed for a request.
 _FAILED = ("_excluded_deployment_ids", "_retry_skipped_deployment_ids")
 
 

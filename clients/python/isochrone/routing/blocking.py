@@ -1,9 +1,9 @@
 """Requests of the engine in the thread of their caller, over connections that block.
 
-The engine is written once, as coroutines. Here none of them ever waits, since each step blocks: `run` takes one from
-its start to its end, without an event loop or another thread. What has to happen meanwhile is an alarm of the thread: a
-read lasts until then at most, the alarm acts, and the read goes on. So a second request begins in a thread of its own
-only when it is due. The one that loses ends by the shutdown of its socket.
+The engine consists of coroutines. Here they never wait, because each step blocks: `run` executes a coroutine without an
+event loop or another thread. A thread can have an alarm: its read stops at that time, the alarm calls its function, and
+the read continues. So the thread of a second request starts only when that request is due. The request that loses ends
+when its socket is shut down.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import httpcore
 
 from isochrone.routing.connections import MOST_WAITING_BYTES
-from isochrone.routing.racing import Attempt, Attempted, Start
+from isochrone.routing.racing import Attempt, Attempted, Race, Start
 
 Value = TypeVar("Value")
 _here = threading.local()
@@ -89,7 +89,7 @@ class _LostError(BaseException):
 
 @dataclass(eq=False)
 class _Watch:
-    """What concerns a thread while it waits for its connection: an alarm, and that its attempt has lost."""
+    """The state of a thread that waits for its connection: alarm, deadline, and whether its attempt has lost."""
 
     act: Callable[[], None] = lambda: None
     alarm_s: float = math.inf
@@ -172,7 +172,7 @@ class _Watch:
 
 
 class ThreadRacing:
-    """Attempts in threads: the first in that of the caller, the second in one of its own; see `Racing`."""
+    """Attempts in threads: the first in the caller's thread, the second in a new one; see `Racing`."""
 
     async def sleep(self, seconds: float) -> None:
         """See `Racing`."""
@@ -196,7 +196,7 @@ class ThreadRacing:
         self, first: Start[Attempt], second: Callable[[], Start[Attempt] | None], delay_s: float
     ) -> list[Attempt]:
         """See `Racing`."""
-        race = _Race(second)
+        race = _ThreadRace(second)
         race.own.alarm_s = time.monotonic() + delay_s
         with suppress(_LostError):
             try:
@@ -209,14 +209,14 @@ class ThreadRacing:
         return race.result()
 
 
-class _Race:
-    """The attempts of a request, and their end. Of two successes the first one counts."""
+class _ThreadRace:
+    """The attempts of a request in two threads."""
 
     def __init__(self, second: Callable[[], Any]) -> None:
         self.own, self.other = _Watch(self._begin), _Watch()
         self._second = second
         self._thread: threading.Thread | None = None
-        self._ended: list[Any] = []
+        self._race = Race[Any]()
         self._error: BaseException | None = None
         self._lock = threading.Lock()
 
@@ -237,31 +237,25 @@ class _Race:
                 self.end(attempt, self.own)
 
     def end(self, attempt: Attempted, rival: _Watch) -> None:
-        """Note an attempt that has ended; a success ends the other one."""
+        """Add an attempt that has ended; a success ends the other one."""
         with self._lock:
-            is_late = bool(self._ended) and not self._ended[-1].is_failed
-            lost = attempt if is_late else next(iter(self._ended), None)
-            self._ended += [] if is_late else [attempt]
+            lost = self._race.add(attempt)
         if lost is not None:
             run(lost.discard())
-        if not attempt.is_failed and not is_late:
+        if not attempt.is_failed and lost is not attempt:
             rival.lose()
 
     def result(self) -> list[Any]:
         """Return the attempts that ended, when a success is the last, or both have failed."""
-        if self._thread is not None and not self._has_success:
+        if self._thread is not None and not self._race.is_won:
             self._thread.join()
-        if self._error is not None and not self._has_success:
+        if self._error is not None and not self._race.is_won:
             raise self._error
-        return self._ended
-
-    @property
-    def _has_success(self) -> bool:
-        return bool(self._ended) and not self._ended[-1].is_failed
+        return self._race.ended
 
 
 class BlockingBackend(httpcore.SyncBackend):
-    """The network of connections that a race can end, and that send the head of a request with its body."""
+    """A network whose connections can be ended by a race, and send the head of a request together with its body."""
 
     def connect_tcp(self, *arguments: Any, **more: Any) -> httpcore.NetworkStream:  # noqa: ANN401  # httpcore's
         """As httpcore."""

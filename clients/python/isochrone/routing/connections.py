@@ -23,7 +23,7 @@ _shield = partial(anyio.CancelScope, shield=True)
 
 
 class Pool(Protocol):
-    """What sends requests: `Connections`, or a pool of httpcore."""
+    """A sender of requests: `Connections`, or a pool of httpcore."""
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
         """Send a request; the response has to be closed. Raises errors of httpcore."""
@@ -102,7 +102,7 @@ class Connections:
 
 
 def _has_excess(connection: Any) -> bool:  # noqa: ANN401  # one of several, each around the next
-    """Whether more than the response was read, which would begin the response to the next request."""
+    """Return whether bytes after the response were read: the next response would begin with them."""
     while inner := getattr(connection, "_connection", None):
         connection = inner
     return bool(connection._h11_state.trailing_data[0])  # noqa: SLF001  # httpcore shows it nowhere
@@ -125,7 +125,7 @@ class _Body:
 
 
 class Backend(httpcore.AnyIOBackend):
-    """The network of connections that send the head of a request with its body, in one packet if it is small."""
+    """A network whose connections send the head of a request together with its body."""
 
     async def connect_tcp(self, *arguments: Any, **more: Any) -> httpcore.AsyncNetworkStream:  # noqa: ANN401  # httpcore's
         """As httpcore."""

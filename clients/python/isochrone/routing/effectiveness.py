@@ -1,4 +1,4 @@
-"""Whether routing is effective: the share of the requests that go where the weights of their tables send them.
+"""The effectiveness of routing: the share of the requests that follow the weights of their tables.
 
 A gateway may ignore the order that it is given, and a client may have no key for a member: tables change then, and
 traffic does not. Only the first attempt of a request counts, and none while a member with weight rests after a failure.

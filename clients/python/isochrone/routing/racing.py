@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 
 class Attempted(Protocol):
@@ -21,11 +21,32 @@ class Attempted(Protocol):
 
 
 Attempt = TypeVar("Attempt", bound=Attempted)
+
+
+class Race(Generic[Attempt]):
+    """The attempts that have ended: failures, and then the first success."""
+
+    def __init__(self) -> None:
+        self.ended: list[Attempt] = []
+
+    @property
+    def is_won(self) -> bool:
+        """True after a success."""
+        return bool(self.ended) and not self.ended[-1].is_failed
+
+    def add(self, attempt: Attempt) -> Attempt | None:
+        """Add an attempt that has ended. Return the attempt to discard: this one after a success, else the previous."""
+        if self.is_won:
+            return attempt
+        self.ended.append(attempt)
+        return self.ended[-2] if len(self.ended) > 1 else None
+
+
 Start = Callable[[], Coroutine[Any, Any, Attempt]]
 
 
 class Racing(Protocol):
-    """What the engine leaves to its surroundings: an event loop, or a thread that blocks."""
+    """The operations that differ between an event loop and threads that block."""
 
     async def race(
         self, first: Start[Attempt], second: Callable[[], Start[Attempt] | None], delay_s: float
@@ -60,19 +81,23 @@ class LoopRacing:
         self, first: Start[Attempt], second: Callable[[], Start[Attempt] | None], delay_s: float
     ) -> list[Attempt]:
         """See `Racing`."""
-        tasks, ended = [asyncio.create_task(first())], list[Attempt]()
+        tasks, race = [asyncio.create_task(first())], Race[Attempt]()
         try:
             await asyncio.wait(tasks, timeout=delay_s)
             if not tasks[0].done() and (start := second()):
                 tasks.append(asyncio.create_task(start()))
-            await _first_success(tasks, ended)
+            pending = set(tasks)
+            while pending and not race.is_won:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for lost in filter(None, [race.add(task.result()) for task in done]):
+                    await lost.discard()
         except BaseException:
-            ended.clear()
+            race.ended.clear()
             raise
         else:
-            return ended
+            return race.ended
         finally:
-            self._end(tasks, ended)
+            self._end(tasks, race.ended)
 
     def _end(self, tasks: Iterable["asyncio.Task[Attempt]"], kept: Collection[Attempt]) -> None:
         """End the other attempts, without waiting for their connections to close."""
@@ -81,20 +106,6 @@ class LoopRacing:
                 ending = asyncio.create_task(_end(task))
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
-
-
-async def _first_success(tasks: Iterable["asyncio.Task[Attempt]"], ended: list[Attempt]) -> None:
-    """Add the attempts that have ended when the first succeeds, that one last; all of them if none does."""
-    pending = set(tasks)
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        attempts = sorted((task.result() for task in done), key=lambda attempt: not attempt.is_failed)
-        lost = [*ended[-1:], *attempts[:-1]]
-        ended += attempts
-        for attempt in lost:
-            await attempt.discard()
-        if not ended[-1].is_failed:
-            break
 
 
 async def _end(task: "asyncio.Task[Attempt]") -> None:

@@ -112,8 +112,8 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def address(request: ProviderRequest, entry: RouteEntry, *, key: str | None) -> str:
-    """The URL of the request at a member, which gets none of the caller's keys if it has one of its own: a host in
-    other letters in punycode, such a path in percent codes.
+    """The URL of the request at a member, without the caller's keys if the member has its own: the host in punycode,
+    the path in percent codes.
     """
     base, parts = entry.base_url, urlsplit(entry.base_url)
     if not base.isascii():

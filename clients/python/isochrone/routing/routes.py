@@ -360,7 +360,7 @@ class Routes:
         self._blocking_pools.discard(pool)
 
     def _maker(self, connection: Any, proxy: Any, backend: object) -> Callable[[httpcore.Origin], Any]:  # noqa: ANN401  # classes
-        """What makes a connection to an origin, by the proxy if there is one."""
+        """Return a function that opens a connection to an origin, through the proxy if there is one."""
         options = {"keepalive_expiry": KEEPALIVE_S, "network_backend": backend}
 
         def make(origin: httpcore.Origin) -> Any:  # noqa: ANN401  # of either kind
