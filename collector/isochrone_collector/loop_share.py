@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 HANDSHAKE_S = 5.0
-# The work of a turn ends after a slice; the next one begins when that much time has been gained again. A handshake
-# takes a millisecond, and cannot be divided.
-_SLICE_S = 0.001
+# The work of a turn ends after a slice, or after a quarter of a longer turn; the next one begins when a slice has been
+# gained again. A handshake takes a millisecond, and cannot be divided.
+_SLICE_S, _LONGEST_SLICE_S = 0.001, 0.05
 _SHARE = 0.25
 # The limit of the time given back at once, for many callers with a credential; a larger one would serve a flood.
 _MOST_GIVEN_BACK_S = 0.1
@@ -42,6 +42,8 @@ class LoopShare:
         """Run this in its turn; `is_new` until TLS is established."""
         self._waiting[is_new].append(work)
         if self._planned is None:
+            # A pause gains no more than a slice.
+            self._gain(_SLICE_S)
             self._plan()
 
     def give_back(self, seconds: float) -> None:
@@ -49,6 +51,7 @@ class LoopShare:
         self._given_back_s = min(self._given_back_s + seconds, _MOST_GIVEN_BACK_S)
         if self._planned is not None:
             self._planned.cancel()
+            self._gain()
             self._plan()
 
     def spend(self, seconds: float) -> None:
@@ -56,15 +59,14 @@ class LoopShare:
         self._gained_s -= seconds
 
     def _plan(self) -> None:
-        self._gain()
         wait_s = 0.0 if self._gained_s > 0 else (_SLICE_S - self._gained_s) / _SHARE
         self._planned = self._loop.call_later(wait_s, self._run) if wait_s else self._loop.call_soon(self._run)
 
-    def _gain(self) -> None:
+    def _gain(self, most_s: float = _LONGEST_SLICE_S) -> None:
         now = time.perf_counter()
-        self._gained_s = min(_SLICE_S, self._gained_s + (now - self._seen) * _SHARE)
+        self._gained_s = min(most_s, self._gained_s + (now - self._seen) * _SHARE)
         self._seen = now
-        lent_s = min(self._given_back_s, _SLICE_S - self._gained_s)
+        lent_s = max(0.0, min(self._given_back_s, _SLICE_S - self._gained_s))
         self._gained_s += lent_s
         self._given_back_s -= lent_s
 
@@ -78,6 +80,7 @@ class LoopShare:
             queue.popleft()()
             self._gained_s -= time.perf_counter() - begun
         if any(self._waiting) and self._planned is None:
+            self._gain()
             self._plan()
 
 

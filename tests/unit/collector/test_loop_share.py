@@ -80,6 +80,23 @@ async def test_neither_a_flood_of_connections_nor_one_of_calls_keeps_out_the_oth
     assert len(done) <= 3
 
 
+@pytest.mark.parametrize("turn_s", [0.0, 0.004, 0.02, 0.1])
+async def test_a_loop_with_long_turns_gives_as_much_of_them(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> None:
+    """A quarter of the time, whatever else each turn does; but no more than fifty milliseconds of one."""
+    processor = Processor(monkeypatch)
+    share, done = LoopShare(), asyncio.Event()
+
+    def turn() -> None:
+        processor.work(turn_s)
+        if not done.is_set():
+            asyncio.get_running_loop().call_soon(turn)
+
+    turn()
+    await run_all(share, [lambda: processor.work(0.0001)] * 20_000)
+    done.set()
+    assert 20_000 * 0.0001 / processor.now == pytest.approx(SHARE, rel=0.1)
+
+
 async def test_work_that_is_done_elsewhere_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What calls cost that were passed on delays the next one."""
     processor = Processor(monkeypatch)
