@@ -28,10 +28,9 @@ from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamReset
 from hpack import Encoder as HPack
 from hpack import NeverIndexedHeaderTuple
-from hyperframe.frame import ContinuationFrame, HeadersFrame, RstStreamFrame, SettingsFrame
+from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
 from bench.processes import next_line, own_channel, reply
-from isochrone_collector.grpc_api.frame_limits import MAX_ARRIVING
 from isochrone_common.address import Address, parse_address
 from isochrone_common.credentials import Credential, JoinToken
 from isochrone_wire import codec
@@ -151,9 +150,10 @@ def header_bombs(spec: AttackSpec) -> Attack:
 
 
 def open_calls(spec: AttackSpec) -> Attack:
-    """Heads of as many calls as a connection may have whose message does not come."""
+    """Heads of as many calls as a connection may have, and the beginning of a message of each."""
     head = HeadersFrame(1, _head(HPack()), flags=["END_HEADERS"]).serialize()
-    return _http2(spec, [_on_stream(head, number) for number in range(MAX_ARRIVING)])
+    begun = DataFrame(1, b"\x00" + struct.pack(">I", 1 << 20) + b"x" * 16_000).serialize()
+    return _http2(spec, [_on_stream(frame, number) for number in range(95) for frame in (head, begun)])
 
 
 def continuations(spec: AttackSpec) -> Attack:

@@ -8,13 +8,15 @@ often a caller opens streams and resets them.
    CONTINUATION exists for larger ones only. The fields are measured, not decoded: a string that is compressed counts
    as the longest text that it can be, and a reference (RFC 7541) as the field that was sent.
 2. Until the connection is `admitted`, which is when a call has a valid credential, frames are counted by their type,
-   and at most `MAX_ARRIVING` requests may be incomplete at once: each takes a kilobyte and more until it has arrived.
-3. Bytes are passed on once their frame is known to be within the limits; those of messages at once, because gRPC
-   limits what it buffers of a message.
+   and gRPC has at most one request whose message is incomplete: each takes a kilobyte and more until it has arrived. A
+   request is passed on with its message, or with the beginning of a large one; nothing more is then read before it is
+   answered. So a request without a credential is at most `MAX_FRAME_BYTES`, and one with a credential has any size.
+3. Bytes are passed on once their frame is known to be within the limits; with a credential those of messages at once,
+   because gRPC limits what it buffers of a message.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import pairwise
 from types import MappingProxyType
@@ -29,9 +31,6 @@ MAX_FRAME_BYTES = 16 << 10
 
 TABLE_BYTES = 4 << 10
 """Size of the table of header fields that were sent: the default of HTTP/2."""
-
-MAX_ARRIVING = 16
-"""Maximum number of incomplete requests of a connection without a credential."""
 
 _PREFACE_BYTES = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 _HEAD_BYTES = 9
@@ -52,6 +51,10 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
+# From this size on the beginning of a message is passed on.
+_LARGE_BYTES = 4 << 10
+# Before a message: whether it is compressed, and its length.
+_PREFIX_BYTES = 5
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x4, 0x8, 0x20
 
 # Without a credential, frames per second and at once.
@@ -74,8 +77,12 @@ class FrameLimits:
         self.is_admitted = False
         self.has_request = False
         """Whether a request has arrived in full."""
-        # The identifiers of streams.
-        self._arriving: set[bytes] = set()
+        # The identifiers of streams, and how much of the message is yet to come, once that is known.
+        self._arriving: dict[bytes, int | None] = {}
+        # What waits for a message that is yet to come: parts, and the stream with which each begins.
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        # The stream of the last request that was passed on before its message had arrived.
+        self._begun = b""
         # Of the frames of answers: what began, and how much of one is yet to come.
         self._answer, self._unanswered = b"", 0
         self._held = b""
@@ -99,19 +106,19 @@ class FrameLimits:
             length, kind, flags = int.from_bytes(content[at : at + 3], "big"), content[at + 3], content[at + 4]
             if length > MAX_FRAME_BYTES:
                 raise LimitError("too large a frame")
-            if kind == FrameType.DATA:
+            if kind == FrameType.DATA and self.is_admitted:
                 self._unread = max(0, at + _HEAD_BYTES + length - end)
             elif end - at < _HEAD_BYTES + length:
                 break
             if not self.is_admitted:
-                self._count_requests(kind, flags, content[at + 5 : at + _HEAD_BYTES])
+                self._count_requests(kind, flags, content[at + 5 : at + _HEAD_BYTES + length])
                 if kind == FrameType.HEADERS:
                     cuts.append(at)
             if kind != FrameType.DATA or length < _SMALL_BYTES:
                 self._check(kind, flags, content[at + _HEAD_BYTES : at + _HEAD_BYTES + length], now_at)
             at = min(end, at + _HEAD_BYTES + length)
         self._held = content[at:]
-        return [part for begin, cut in pairwise([*cuts, at]) if (part := content[begin:cut])]
+        return list(self._arrived(content[begin:cut] for begin, cut in pairwise([*cuts, at])))
 
     def note_answer(self, content: bytes) -> None:
         """Note which requests are answered, by what the server sends; a client stops sending those without a word."""
@@ -120,20 +127,46 @@ class FrameLimits:
         while len(content) - at >= _HEAD_BYTES:
             length, kind, flags = int.from_bytes(content[at : at + 3], "big"), content[at + 3], content[at + 4]
             if kind == FrameType.RST_STREAM or (kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM):
-                self._arriving.discard(content[at + 5 : at + _HEAD_BYTES])
+                self._arriving.pop(content[at + 5 : at + _HEAD_BYTES], None)
             at += _HEAD_BYTES + length
         self._answer, self._unanswered = content[at:], max(0, at - len(content))
 
-    def _count_requests(self, kind: int, flags: int, stream: bytes) -> None:
+    def _arrived(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the parts up to the first one whose request is yet to arrive, and that one when much is waiting. All
+        parts but the first begin with a call.
+        """
+        more = [(part[5:_HEAD_BYTES] if number else b"", part) for number, part in enumerate(parts) if part]
+        self._waiting.extend(more)
+        while self._waiting and not self.is_held:
+            stream, part = self._waiting[0]
+            if not self.is_admitted and stream in self._arriving:
+                if sum(len(each) for _, each in self._waiting) < _LARGE_BYTES:
+                    return
+                self._begun = stream
+            self._waiting.popleft()
+            yield part
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is to be read before an answer."""
+        return not self.is_admitted and self._begun in self._arriving
+
+    def _count_requests(self, kind: int, flags: int, frame: bytes) -> None:
+        """Note a frame, without what is before its stream."""
+        stream, is_last = frame[:4], bool(kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM)
         if kind == FrameType.HEADERS:
-            self._arriving.add(stream)
-        if kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM:
-            self.has_request = self.has_request or stream in self._arriving
-            self._arriving.discard(stream)
-        elif kind == FrameType.RST_STREAM:
-            self._arriving.discard(stream)
-        if len(self._arriving) > MAX_ARRIVING:
-            raise LimitError("too many requests that do not arrive")
+            self._arriving.setdefault(stream, None)
+        elif kind == FrameType.DATA and stream in self._arriving:
+            message = frame[5 : len(frame) - frame[4]] if flags & _PADDED else frame[4:]
+            missing = self._arriving[stream]
+            if missing is None and len(message) >= _PREFIX_BYTES:
+                missing = _PREFIX_BYTES + int.from_bytes(message[1:_PREFIX_BYTES], "big")
+            if missing is not None:
+                self._arriving[stream] = missing = missing - len(message)
+                is_last |= missing <= 0
+        if is_last or kind == FrameType.RST_STREAM:
+            self.has_request |= is_last and stream in self._arriving
+            self._arriving.pop(stream, None)
 
     def _check(self, kind: int, flags: int, payload: bytes, now_at: int) -> None:
         if not self.is_admitted and not self._buckets.get(kind, self._others).take(now_at):

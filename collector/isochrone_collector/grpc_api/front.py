@@ -179,10 +179,14 @@ class _Server(_Side):
         self._limits = limits
 
     def data_received(self, data: bytes) -> None:
-        """Pass on an answer, and count it while requests are."""
-        if not self._limits.is_admitted:
-            self._limits.note_answer(data)
+        """Pass on an answer, and then what has waited for it."""
         super().data_received(data)
+        if self._limits.is_admitted:
+            return
+        was_held = self._limits.is_held
+        self._limits.note_answer(data)
+        if was_held and not self._limits.is_held and self.other is not None:
+            self.other.data_received(b"")
 
 
 class _Tunnel(_Side):
@@ -226,33 +230,37 @@ class _Tunnel(_Side):
             self._limits.is_admitted = True
             self._on_admitted()
             self._share.give_back(_ADMITTED_S)
-            self._parts = deque([b"".join(self._parts)])
+            self._parts = deque([b"".join([*self._parts, *self._limits.passed(b"", 0)])])
             self._pass_on()
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is within the limits. The first of it connects to the server; nothing is read until then."""
+        has_turn = bool(self._parts)
         try:
             self._parts.extend(self._limits.passed(data, time.monotonic_ns() // 1000))
         except LimitError as error:
             self._refuse(str(error))
             return
+        if self._limits.is_held:
+            self.transport.pause_reading()
         if self.other is None and self._parts:
             self.transport.pause_reading()
             self._connecting = asyncio.ensure_future(self._connect())
-        else:
+        elif not has_turn:
             self._pass_on()
 
     def _pass_on(self) -> None:
         """Pass on a part, and the others in their turns; nothing is read until then."""
-        if self.other is None or self.transport.is_closing() or not self._parts:
+        if self.other is None or self.transport.is_closing():
             return
-        self.other.transport.write(self._parts.popleft())
-        if not self._limits.is_admitted:
-            self._share.spend(_CALL_S)
+        if self._parts:
+            self.other.transport.write(self._parts.popleft())
+            if not self._limits.is_admitted:
+                self._share.spend(_CALL_S)
         if self._parts:
             self.transport.pause_reading()
             self._share.add(self._pass_on)
-        elif not self.other.is_full:
+        elif not (self.other.is_full or self._limits.is_held):
             self.transport.resume_reading()
 
     def _require_request(self) -> None:

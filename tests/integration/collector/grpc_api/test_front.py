@@ -32,6 +32,8 @@ from isochrone_common.channel import CLIENT_OPTIONS, SERVER_OPTIONS
 TIMEOUT_S = 20.0
 GRACE_S = 5.0
 SLOW = "/t.T/Slow"
+# Decided by the head of the call.
+EARLY, REFUSED = "/t.T/Early", "/t.T/Refused"
 HEAD = [
     (":method", "POST"),
     (":scheme", "http"),
@@ -49,6 +51,7 @@ class Served:
     front: Front
     fields: list[int] = field(default_factory=list)
     peers: list[str] = field(default_factory=list)
+    decide: asyncio.Event = field(default_factory=asyncio.Event)
 
     def service(self, details: Any) -> Any:
         """Return a handler that reads no request; `/t.T/Admitted` has a credential."""
@@ -62,6 +65,15 @@ class Served:
                 await asyncio.sleep(GRACE_S / 10)
             return content
 
+        async def decided(requests: AsyncIterator[bytes], context: Any) -> bytes:
+            await self.decide.wait()
+            if details.method == REFUSED:
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED)
+            self.front.admit(context.peer())
+            return b"".join([request async for request in requests])
+
+        if details.method in (EARLY, REFUSED):
+            return grpc.stream_unary_rpc_method_handler(decided)
         return grpc.unary_unary_rpc_method_handler(call)
 
 
@@ -257,6 +269,33 @@ async def test_a_credential_lifts_the_limits_of_frames() -> None:
                 assert await client.is_served() is is_kept
 
 
+@pytest.mark.parametrize("method", [EARLY, REFUSED])
+async def test_a_large_request_waits_for_its_credential(method: str) -> None:
+    """Only its beginning reaches gRPC until then; if it is refused, the connection goes on with the next call."""
+    async with serving() as served, client_of(served) as client:
+        assert [await client.is_served(), await client.is_served()] == [True, True]
+        client.http2.send_headers(1, [(name, method if name == ":path" else value) for name, value in HEAD])
+        content = b"\x00" + (30_000).to_bytes(4, "big") + b"x" * 30_000
+        client.http2.send_data(1, content[:16_000])
+        client.send()
+        async with asyncio.timeout(TIMEOUT_S):
+            while not served.fields:
+                await asyncio.sleep(0.01)
+        client.http2.send_data(1, content[16_000:], end_stream=True)
+        client.http2.send_headers(3, HEAD, end_stream=True)
+        client.http2.ping(b"12345678")
+        client.send()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await client.event(PingAckReceived)
+        served.decide.set()
+        assert await client.event(ResponseReceived)
+        assert await client.is_served()
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(served.fields) < 2:
+                await asyncio.sleep(0.01)
+
+
 async def test_a_credential_ends_the_wait_for_a_share_of_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,9 +367,9 @@ async def test_a_stop_ends_no_answer() -> None:
     served = await stack.enter_async_context(serving())
     async with channel_to(served) as channel, client_of(served) as idle:
         assert await idle.is_served()
-        answer = asyncio.create_task(call(channel, SLOW, b"x" * 100_000))
+        answer = asyncio.create_task(call(channel, SLOW, b"x" * 10_000))
         async with asyncio.timeout(TIMEOUT_S):
             while not served.peers:
                 await asyncio.sleep(0.01)
             await stack.aclose()
-        assert len(await answer) == 100_000
+        assert len(await answer) == 10_000

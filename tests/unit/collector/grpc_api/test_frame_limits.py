@@ -18,7 +18,6 @@ from hyperframe.frame import (
 )
 
 from isochrone_collector.grpc_api.frame_limits import (
-    MAX_ARRIVING,
     MAX_FIELDS_BYTES,
     MAX_FRAME_BYTES,
     FrameLimits,
@@ -53,13 +52,18 @@ def passed(frames: Iterable[Frame | bytes], limits: FrameLimits | None = None, *
     return b"".join(limits.passed(content, now_at))
 
 
+def message(size: int) -> bytes:
+    """Return a message of gRPC of this size in all."""
+    return b"\x00" + (size - 5).to_bytes(4, "big") + b"x" * (size - 5)
+
+
 def connection() -> bytes:
     """Return what a client of h2 sends in a connection with twenty calls, two of which it resets."""
     client = H2Connection(H2Configuration(header_encoding="utf-8"))
     client.initiate_connection()
     for stream in range(1, 41, 2):
         client.send_headers(stream, [*HEAD, ("grpc-timeout", f"{stream}S")], priority_weight=16)
-        client.send_data(stream, b"x" * 3_000, end_stream=stream % 10 != 1, pad_length=stream)
+        client.send_data(stream, message(3_000), end_stream=stream % 10 != 1, pad_length=stream)
     client.ping(b"12345678")
     client.reset_stream(1)
     client.reset_stream(11)
@@ -68,15 +72,16 @@ def connection() -> bytes:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 10, 100, 1_000, 100_000])
 def test_all_bytes_of_a_client_are_passed_on(size: int) -> None:
-    """Wherever reads end, and in their order; at most a frame that has not arrived in full is held back."""
+    """Wherever reads end, and in their order; only a request that has not arrived in full is held back."""
     content, limits = connection(), FrameLimits()
     parts = [passed([content[at : at + size]], limits) for at in range(0, len(content), size)]
     assert b"".join(parts) == content
 
 
-def test_a_message_is_passed_on_as_it_arrives() -> None:
+def test_a_message_with_a_credential_is_passed_on_as_it_arrives() -> None:
     """The head of its frame is enough: gRPC limits what it buffers of a message."""
     limits = FrameLimits()
+    limits.is_admitted = True
     content = PREFACE + DataFrame(1, b"x" * 10_000).serialize()
     assert passed([content[:5_000]], limits) == content[:5_000]
     assert passed([content[5_000:]], limits) == content[5_000:]
@@ -91,20 +96,21 @@ def test_the_frames_of_a_large_message_are_not_counted() -> None:
 def test_a_head_is_passed_on_when_it_is_known() -> None:
     """Of header fields that may be too large, gRPC gets nothing."""
     limits = FrameLimits()
-    content = head(Encoder().encode(HEAD)).serialize()
+    content = head(Encoder().encode(HEAD), "END_STREAM").serialize()
     assert passed([PREFACE, content[:-1]], limits) == PREFACE
     assert passed([content[-1:]], limits) == content
 
 
 def test_without_a_credential_a_part_begins_with_each_call() -> None:
-    """So that calls can be passed on one at a time; with a credential everything is one part."""
-    call, message = head(Encoder().encode(HEAD)).serialize(), DataFrame(1, b"x" * 2_000).serialize()
-    content = message + call + message + call
+    """So that calls can be passed on one at a time; with a credential everything is one part, and nothing waits."""
+    calls = [call_of(stream, "message") for stream in (1, 3, 5)]
+    call = call_of(7, "never")
     limits = FrameLimits()
-    assert limits.passed(PREFACE + content, NOW_AT) == [PREFACE + message, call + message, call]
-    assert limits.passed(content[:-1], NOW_AT) == [message, call + message]
+    assert limits.passed(PREFACE + b"".join([*calls, call]), NOW_AT) == [PREFACE, *calls]
+    assert limits.passed(call_of(9, "message")[:-1], NOW_AT) == []
     limits.is_admitted = True
-    assert limits.passed(content[-1:] + content, NOW_AT) == [call + content]
+    assert passed([], limits) == call + call_of(9, "message")[:-1]
+    assert limits.passed(b"x" + call, NOW_AT) == [b"x" + call]
 
 
 def stored_fields() -> list[Frame | bytes]:
@@ -142,56 +148,72 @@ def test_header_fields_are_limited(frames: Sequence[Frame | bytes], reason: str)
             passed(frames, limits)
 
 
-def calls(ends: str, count: int = 1) -> list[Frame | bytes]:
-    """Return calls on streams of their own whose request is complete with `head` or `message`, or is `reset`."""
-    frames: list[Frame | bytes] = []
-    for stream in range(1, 2 * count, 2):
-        is_head = ends == "head"
-        frames.append(HeadersFrame(stream, STATIC, flags=["END_HEADERS", *(["END_STREAM"] if is_head else [])]))
-        if ends == "message":
-            frames += [DataFrame(stream, b"x" * 2_000), DataFrame(stream, b"", flags=["END_STREAM"])]
-        elif ends == "reset":
-            frames.append(RstStreamFrame(stream, error_code=8))
-        elif ends == "another message":
-            frames.append(DataFrame(2 * count + 1, b"", flags=["END_STREAM"]))
-    return frames
+def call_of(stream: int, ends: str) -> bytes:
+    """Return a call whose request is complete with its head, a message, or the end of the stream, or not at all."""
+    flags = ["END_HEADERS", *(["END_STREAM"] if ends == "head" else [])]
+    frames: list[Frame] = [HeadersFrame(stream, STATIC, flags=flags)]
+    if ends in ("message", "prefix first", "padded", "padding"):
+        content = message(2_000)
+        whole = DataFrame(stream, content)
+        if ends.startswith("pad"):
+            whole = DataFrame(stream, content[: -1 if ends == "padding" else None], pad_length=200, flags=["PADDED"])
+        frames += [DataFrame(stream, content[:5]), DataFrame(stream, content[5:])] if ends[:3] == "pre" else [whole]
+    elif ends == "end":
+        frames += [DataFrame(stream, b""), DataFrame(stream, message(10)[:3], flags=["END_STREAM"])]
+    elif ends == "reset":
+        frames.append(RstStreamFrame(stream, error_code=8))
+    elif ends == "message of another":
+        frames.append(DataFrame(stream + 2, message(2_000)))
+    return b"".join(frame.serialize() for frame in frames)
 
 
-@pytest.mark.parametrize("ends", ["head", "message", "reset", "another message", "never"])
-def test_requests_that_do_not_arrive_are_limited(ends: str) -> None:
-    """Until there is a credential; requests that are complete, or were reset, do not count."""
-    limits, admitted = FrameLimits(), FrameLimits()
-    for one in (limits, admitted):
-        one.passed(PREFACE, NOW_AT)
-    passed(calls(ends, MAX_ARRIVING), limits)
-    assert limits.has_request is (ends in ("head", "message"))
-    if ends in ("never", "another message"):
-        with pytest.raises(LimitError, match="do not arrive"):
-            passed([HeadersFrame(1_001, STATIC, flags=["END_HEADERS"])], limits)
-    else:
-        passed([HeadersFrame(1_001, STATIC, flags=["END_HEADERS"])], limits)
-    admitted.is_admitted = True
-    passed(calls(ends, 3 * MAX_ARRIVING), admitted)
-
-
-@pytest.mark.parametrize("size", [1, 5, 9, 100, 100_000])
-def test_answered_requests_do_not_count(size: int) -> None:
-    """Whatever the answer is, and wherever reads of it end: the client sends nothing more of such a request."""
-    limits = FrameLimits()
+@pytest.mark.parametrize(
+    ("ends", "is_complete"),
+    [
+        ("head", True),
+        ("message", True),
+        ("prefix first", True),
+        ("padded", True),
+        ("padding", False),
+        ("end", True),
+        ("reset", False),
+        ("message of another", False),
+        ("never", False),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_request_is_passed_on_with_its_message(ends: str, size: int, *, is_complete: bool) -> None:
+    """In its turn, wherever reads end; one that was reset is passed on, too."""
+    content, limits = call_of(1, ends), FrameLimits()
     limits.passed(PREFACE, NOW_AT)
-    for _ in range(5):
-        passed(calls("never", MAX_ARRIVING), limits)
-        streams = range(1, 2 * MAX_ARRIVING, 2)
-        answers: list[Frame] = [SettingsFrame(0), PingFrame(0, b"12345678")]
-        for number, stream in enumerate(streams):
-            if number % 2:
-                answers.append(RstStreamFrame(stream, error_code=7))
-            else:
-                trailers = HeadersFrame(stream, STATIC, flags=["END_HEADERS", "END_STREAM"])
-                answers += [DataFrame(stream, b"x" * 300), trailers]
-        content = b"".join(frame.serialize() for frame in answers)
+    parts = [passed([content[at : at + size]], limits) for at in range(0, len(content), size)]
+    assert limits.has_request is is_complete
+    next_call = call_of(5, "head")
+    if is_complete or ends == "reset":
+        assert parts[-1] == content
+        assert passed([next_call], limits) == next_call
+    else:
+        assert passed([next_call], limits) == b"".join(parts) == b""
+    assert not limits.is_held
+
+
+@pytest.mark.parametrize("answer", [RstStreamFrame(1, error_code=7), head(STATIC, "END_STREAM")])
+@pytest.mark.parametrize("size", [1, 9, 100_000])
+def test_the_beginning_of_a_large_request_is_passed_on(answer: Frame, size: int) -> None:
+    """Then nothing more before the server answers, wherever reads of that end: it may refuse the call by its head."""
+    begun, limits = HeadersFrame(1, STATIC, flags=["END_HEADERS"]).serialize(), FrameLimits()
+    begun += DataFrame(1, message(50_000)[:MAX_FRAME_BYTES]).serialize()
+    other = call_of(3, "message")
+    limits.passed(PREFACE, NOW_AT)
+    assert passed([begun, other], limits) == begun
+    states = [limits.is_held]
+    before: list[Frame] = [SettingsFrame(0), PingFrame(0, b"12345678"), DataFrame(1, b"x" * 300)]
+    for content in (b"".join(frame.serialize() for frame in before), answer.serialize()):
         for at in range(0, len(content), size):
             limits.note_answer(content[at : at + size])
+        states.append(limits.is_held)
+    assert states == [True, True, False]
+    assert passed([], limits) == other
 
 
 @pytest.mark.parametrize("flags", [[], ["PADDED"], ["PRIORITY"], ["PADDED", "PRIORITY"]])
@@ -199,7 +221,7 @@ def test_padding_and_priority_are_not_header_fields(flags: list[str]) -> None:
     """They are skipped, in every combination; what is between them is measured."""
     block = Encoder().encode(HEAD)
     for content, is_refused in ((block, False), (block + STATIC * 200, True)):
-        frame = head(content, *flags)
+        frame = head(content, "END_STREAM", *flags)
         frame.pad_length = 9 if "PADDED" in flags else 0
         if is_refused:
             with pytest.raises(LimitError):
