@@ -1,6 +1,7 @@
 """Output of the commands: answers on stdout, remarks on stderr, colours on a terminal only."""
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -115,11 +116,20 @@ def _refresh(page: Page[Row], output: Output) -> None:
         _print((how.opening if now.is_first else how.more)(selected, options))
     elif now.has_begun:
         _print(how.whole(selected, options))
+    elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        _print(_CLEAR + _fitting_lines(how.whole(selected, options)))
     else:
-        between = _CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "" if now.is_first else "\n"
-        _print(between + how.whole(selected, options))
+        _print(("" if now.is_first else "\n") + how.whole(selected, options))
     now.has_begun = True
     sys.stdout.flush()
+
+
+def _fitting_lines(text: str) -> str:
+    """The lines for which the terminal has room: the first ones, whose place must not change."""
+    lines, room = text.splitlines(keepends=True), shutil.get_terminal_size().lines - 1
+    if len(lines) <= room:
+        return text
+    return "".join((*lines[: room - 1], f"… {len(lines) - room + 1} more lines\n"))
 
 
 def state_empty(sentence: str) -> None:

@@ -489,15 +489,16 @@ def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> Non
 
 
 def test_a_terminal_is_refreshed_in_place(observatory: FakeCollector) -> None:
-    """Each refresh clears the screen first, so that the table stays where it was."""
-    ours, process = opened(observatory, "leaderboard", "--watch", "1", COLUMNS="100")
+    """Each refresh clears the screen first and fits into it, so that the table stays where it was."""
+    ours, process = opened(observatory, "leaderboard", "--watch", "1", COLUMNS="100", LINES="8")
     shown = b""
     while shown.count(b"\x1b[H\x1b[2J") < 2:
         shown += os.read(ours, 65_536)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 0
     os.close(ours)
-    assert b"deepseek" in shown
+    first = shown.split(b"\x1b[H\x1b[2J")[1]
+    assert (first.count(b"\n"), b"deepseek" in first, first.splitlines()[-1].endswith(b"more lines")) == (7, True, True)
 
 
 def completed(words: str, **environment: str) -> list[str]:
