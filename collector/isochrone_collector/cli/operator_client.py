@@ -76,11 +76,13 @@ class OperatorClient:
         while True:
             try:
                 return self._call(method, answer, **fields)
-            except CollectorAbsent as error:
+            except CollectorAbsent:
                 if time.monotonic() >= until_s:
                     raise
                 if not has_told:
-                    click.echo(f"{error}; waiting for it, up to {self.patience_s:g} s", err=True)
+                    click.echo(
+                        f"no collector answers at {self.address} yet; waiting up to {self.patience_s:g} s", err=True
+                    )
                 has_told = True
                 time.sleep(_RETRY_S)
 

@@ -228,7 +228,7 @@ def test_the_command_waits_for_a_collector_that_starts(start_collector: StartCol
     pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     with Program[str]("isochrone_collector", "apply", str(file), "--yes", *where, **pipes, text=True) as process:
         assert process.stderr is not None
-        assert "waiting for it, up to 120 s" in process.stderr.readline()
+        assert "yet; waiting up to 120 s" in process.stderr.readline()
         start_collector(port=collector.port, http_port=collector.http_port, database_url=collector.database_url)
         stdout, _ = process.communicate(timeout=120)
     assert (process.returncode, "plan 1" in stdout) == (0, True)
