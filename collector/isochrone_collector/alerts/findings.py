@@ -74,7 +74,8 @@ def _step(row: Differential) -> Finding | None:
     usual = max(earlier, key=lambda level: level.n)
     worse = -1 if row.metric.more_is_better else 1
     rise = worse * (present.shift - usual.shift)
-    if abs(rise) < row.margin:
+    is_known = present.low is None or present.high is None or not present.low <= usual.shift <= present.high
+    if abs(rise) < row.margin or not is_known:
         return None
     # The side that became worse; if the other one became better, nothing is wrong.
     is_region = rise > 0

@@ -102,6 +102,8 @@ USUAL = level(100, 90, 200, 203)
         ([USUAL, level(10, 9, 100, 203)], None),
         ([USUAL, level(10, 9, 200, 103)], None),
         ([USUAL, level(10, 9, 200, 222)], None),
+        # As before, for all that is known.
+        ([USUAL, level(10, 9, 200, 240, half=38)], None),
         ([USUAL], None),
         ([], None),
     ],
