@@ -140,7 +140,7 @@ function content() {
   if (!state || !view) return [html("p", { class: "empty" }, "There is no such view. ", html("a", { href: REPORT ? "#/" : "/" }, "Show the matrix"))];
   if (needsLogin) return [loginForm(refusal, endLogin)];
   const error = failure ? [html("p", { class: "failure", role: "alert" }, failure.message)] : [];
-  const { title, content: shown } = view.render(refresher.answers, { state, now: shownAt, set, href, details: detailsOf });
+  const { title, content: shown } = view.render(refresher.answers, { state, now: shownAt, set, go, href, details: detailsOf });
   document.title = `${title} · Isochrone`;
   const waiting = refresher.isIncomplete && !failure ? [html("p", { class: "waiting" }, "asking the collector …")] : [];
   return [html("h1", {}, title), ...error, ...shown, ...waiting];

@@ -17,11 +17,12 @@ import { TARGET } from "./views/target.js";
 /**
  * What a view may use: the state of the page, `now` in milliseconds since the epoch (a little behind the clock, so that
  * ages do not flicker), `set` to change options (`replace` adds no entry to the history), `href` for links to a state, which
- * are followed without a reload, and `details`, the handlers of a mark with facts.
+ * are followed without a reload, `go` to show a state, and `details`, the handlers of a mark with facts.
  * @typedef {object} Context
  * @property {State} state
  * @property {number} now
  * @property {(options: import("./url_state.js").Options, how?: {replace?: boolean}) => void} set
+ * @property {(state: State) => void} go
  * @property {(state: State) => string} href
  * @property {typeof import("./details.js").detailsOf} details
  */

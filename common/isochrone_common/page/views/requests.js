@@ -57,7 +57,7 @@ function list(rows, opened, context) {
   const shown = opened && !isListed ? [opened, ...rows] : rows;
   return dataTable(`The newest ${MOST} requests at most, newest first`, columns, shown.flatMap((row) => {
     const isOpen = row.id === opened?.id;
-    return [line(row, isOpen, context), ...(isOpen ? [html("tr", { "data-key": `opened ${row.id}` }, html("td", { class: "name", colspan: columns.length }, ...requestOf(row)))] : [])];
+    return [line(row, isOpen, context), ...(isOpen ? [html("tr", { "data-key": `opened ${row.id}` }, html("td", { class: "name", colspan: columns.length }, waterfall(row), facts(row)))] : [])];
   }), "requests");
 }
 
@@ -74,14 +74,6 @@ function line(row, isOpen, { state, now, href }) {
     html("td", { class: row.outcome === "ok" ? "name" : "name warn" }, row.outcome, row.http_status && row.http_status !== 200 ? ` ${row.http_status}` : null,
       row.error ? html("small", {}, row.error) : null),
     html("td", {}, ms(row.ttft_us)), html("td", { class: "minor" }, ms(row.e2e_us)), html("td", { class: "minor" }, number(row.tokens_per_second)));
-}
-
-/**
- * The phases of a request, and what else is known of it.
- * @param {any} sample
- */
-export function requestOf(sample) {
-  return [waterfall(sample), facts(sample)];
 }
 
 /** @param {any} sample */

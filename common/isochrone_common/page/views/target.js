@@ -8,11 +8,10 @@ import { choice, segments, windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, commonDecimals, interval, isKnown, moment, number, worth } from "../formats.js";
 import { regionName, scrolling } from "../tables.js";
-import { otherView, windowQuery } from "../url_state.js";
+import { windowQuery } from "../url_state.js";
 import { METRICS, metricOf, useOf } from "./matrix_model.js";
-import { requestOf } from "./requests.js";
-import { STRETCHED, acrossOf, factsMark, legendOf, moveFocus, panelOf, partsIn, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
-import { OUTCOMES, bandsOf, forestOf, hoursQuery, typicalSample } from "./target_model.js";
+import { STRETCHED, acrossOf, factsMark, legendOf, moveFocus, panelOf, partsIn, requestsOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
+import { OUTCOMES, bandsOf, forestOf, hoursQuery } from "./target_model.js";
 import { distributionSection, goodputSection, hoursSection, limitChoice, phasesSection } from "./target_sections.js";
 
 /** @typedef {import("../views.js").Context} Context */
@@ -21,7 +20,7 @@ import { distributionSection, goodputSection, hoursSection, limitChoice, phasesS
 /** @typedef {import("./target_model.js").Point} Point */
 /** @typedef {Bands["panels"][number]} Panel */
 
-const POINTS = 120, GOODPUT_POINTS = 60, BINS = 80, MAX_SAMPLES = 200;
+const POINTS = 120, GOODPUT_POINTS = 60, BINS = 80;
 const STRIP = { top: 96, height: 12 };
 const LEGEND = /** @type {[string, string][]} */ ([["median", "median"], ["band", "from p10 to p90"], ...OUTCOMES.map((name) => [name, name]),
   ["incident", "incident"], ["change", "difference changed"]]);
@@ -32,11 +31,10 @@ export const TARGET = {
   name: "target",
   label: "Target",
   path: "/target/:target",
-  defaults: { metric: "ttft", baseline: "", use: "chat", tables: "", region: "", at: "", end: "" },
+  defaults: { metric: "ttft", baseline: "", use: "chat", tables: "" },
   topics: ["samples", "plan", "alerts"],
   hasIntervals: true,
   requests: ({ target, options }) => {
-    const { region = "", at = "", end = "" } = options;
     const selected = { ...windowQuery(options), target, metric: shownMetric(options).differential ?? "" }, use = useOf(options["use"]);
     return {
       series: apiPath("/v1/series", { ...selected, points: String(POINTS), bins: String(BINS) }),
@@ -44,10 +42,9 @@ export const TARGET = {
       hours: apiPath("/v1/slo", { ...hoursQuery(options), target, use: use.name, by: "hour" }),
       incidents: apiPath("/v1/incidents", { ...windowQuery(options), past: "true" }),
       diff: apiPath("/v1/diff", { ...selected, baseline: options["baseline"] ?? "", explain: "true" }),
-      ...(region && at && end && { bucket: apiPath("/v1/samples", { target, region, from: at, until: end, limit: String(MAX_SAMPLES) }) }),
     };
   },
-  render: ({ series, goodput, hours, incidents, diff, bucket }, context) => {
+  render: ({ series, goodput, hours, incidents, diff }, context) => {
     const { target } = context.state, metric = shownMetric(context.state.options);
     // The other sections would be moved by the first one, which is the largest.
     if (!series) return { title: target, content: [controls([], metric, context)] };
@@ -57,7 +54,6 @@ export const TARGET = {
       content: [
         controls(bands.panels.map((panel) => panel.region), metric, context),
         ...charts(bands, metric, context),
-        ...(bucket ? [request(bucket.rows, metric, context)] : []),
         ...(diff ? [forest(forestOf(diff, target, metric), metric), ...phasesSection(diff, target, context)] : []),
         ...distributionSection(series, target, metric, context),
         ...(goodput ? goodputSection(goodput, target, context) : []),
@@ -155,25 +151,23 @@ function outcomes(point, spacing, bands) {
 }
 
 /**
- * The place of a bucket that shows its values, and opens a request of it.
+ * The place of a bucket that shows its values, and opens its requests.
  * @param {Point} point
  * @param {Panel} panel
  * @param {Bands} bands
  * @param {{metric: Metric, context: Context, isStop: boolean}} drawing
  */
 function bucketMark(point, { region, spacing, marks }, bands, { metric, context, isStop }) {
-  const at = new Date(point.at).toISOString(), { options } = context.state;
+  const at = new Date(point.at).toISOString();
   /** @type {[string, string][]} */
   const facts = [["median", point.median === null ? UNKNOWN : `${number(point.median)} ${metric.unit}`],
     ["p10 … p90", interval(point.low, point.high)], ["values", String(point.n)],
     ...OUTCOMES.filter((name) => point.outcomes[name]).map((name) => /** @type {[string, string]} */ ([name, String(point.outcomes[name])])),
     ...marks.filter((mark) => mark.at < point.at + spacing && (mark.end ?? mark.at) >= point.at).map((mark) =>
       /** @type {[string, string]} */ ([mark.kind, mark.text]))];
-  const end = new Date(point.end).toISOString();
   return factsMark({ key: `${region} ${at}`, title: `${region}, ${moment(at, context.now)} UTC`, facts, isStop, context,
-    isPressed: options["region"] === region && options["at"] === at && options["end"] === end,
     box: { x: acrossOf(bands)(point.at), width: widthOf(point.at, point.at + spacing, bands), height: STRIP.top + STRIP.height },
-    open: () => context.set({ region, at, end }) });
+    open: requestsOf(region, point, context) });
 }
 
 /**
@@ -214,22 +208,4 @@ function forest({ rows, from, until }, metric) {
         html("td", {}, interval(row.low, row.high, { decimals, signed: true })),
         html("td", { class: "name" }, row.decision, row.reason ? html("small", {}, row.reason) : null),
         html("td", {}, worth(row.n, row.independent))))))));
-}
-
-/**
- * One request of a bucket, with a link to the others.
- * @param {readonly any[]} samples
- * @param {Metric} metric
- * @param {Context} context
- */
-function request(samples, metric, { state, now, set, href }) {
-  const shown = typicalSample(samples, metric), { region = "", at = "", end = "" } = state.options;
-  const close = html("button", { type: "button", class: "quiet", onclick: () => set({ region: "", at: "", end: "" }) }, "close");
-  if (!shown) return html("section", { class: "request", "data-key": "request" }, html("h2", {}, "Request"),
-    html("p", { class: "empty" }, "The samples of this bucket are not kept any more."), close);
-  const others = otherView(state, "requests", { options: { from: at, until: end, filter: `target:"${state.target}" region:"${region}"` } });
-  return html("section", { class: "request", "data-key": "request" },
-    html("h2", {}, `Request from ${shown.region}, ${moment(shown.dispatched_at, now)} UTC`),
-    html("div", { class: "controls" }, html("a", { href: href(others) }, "all requests of this bucket"), close),
-    ...requestOf(shown));
 }

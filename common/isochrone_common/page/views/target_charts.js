@@ -2,6 +2,7 @@
 
 import { html, svg } from "../dom.js";
 import { scrolling } from "../tables.js";
+import { otherView } from "../url_state.js";
 import { partsOf, timeTicks } from "./target_model.js";
 
 /** @typedef {import("../views.js").Context} Context */
@@ -113,12 +114,11 @@ export function panelOf({ region, note, label, top, low, bottom }, ...drawing) {
 
 /**
  * A mark that shows its facts. With `open` it is a button.
- * @param {{key: string, title: string, facts: [string, string][], isStop: boolean, isPressed?: boolean,
+ * @param {{key: string, title: string, facts: [string, string][], isStop: boolean,
  *   box: {x: string, width: string, height: number}, context: Context, open?: () => void}} mark
  */
-export function factsMark({ key, title, facts, isStop, isPressed = false, box, context, open }) {
+export function factsMark({ key, title, facts, isStop, box, context, open }) {
   return svg("rect", { class: "bucket", role: open ? "button" : "img", tabindex: isStop ? 0 : -1, "data-key": key,
-    "aria-pressed": open ? String(isPressed) : null,
     "aria-label": [title, ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "), ...box, y: 0,
     ...context.details(title, facts),
     ...(open && { onclick: open, onkeydown: (/** @type {KeyboardEvent} */ event) => {
@@ -126,6 +126,17 @@ export function factsMark({ key, title, facts, isStop, isPressed = false, box, c
       event.preventDefault();
       open();
     } }) });
+}
+
+/**
+ * A handler that shows the requests of a target in a bucket.
+ * @param {string} region
+ * @param {{at: number, end: number}} bucket
+ * @param {Context} context
+ */
+export function requestsOf(region, { at, end }, { state, go }) {
+  return () => go(otherView(state, "requests", { options: { from: new Date(at).toISOString(), until: new Date(end).toISOString(),
+    filter: `target:"${state.target}" region:"${region}"` } }));
 }
 
 /** @param {readonly [name: string, text: string][]} entries */

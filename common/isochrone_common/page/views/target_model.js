@@ -223,17 +223,6 @@ export function phasesOf(sample) {
   return phases;
 }
 
-/**
- * The sample that stands for a bucket: the one nearest to its median; without a value, the newest.
- * @param {readonly any[]} samples
- * @param {Metric} metric
- */
-export function typicalSample(samples, metric) {
-  const field = metric.differential === "tokens_per_second" ? "tokens_per_second" : `${metric.name}_us`;
-  const known = samples.filter((sample) => isKnown(sample[field])).sort((a, b) => a[field] - b[field]);
-  return known[Math.floor((known.length - 1) / 2)] ?? samples.at(-1) ?? null;
-}
-
 /** The phases that add up, in the order of a request, and the two parts of the server's. */
 const ADDENDS = /** @type {const} */ (["dns", "tcp", "tls", "rtt", "server"]), OF_SERVER = /** @type {const} */ (["edge", "provider"]);
 const MARGIN = 0.05;

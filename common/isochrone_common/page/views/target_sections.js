@@ -6,7 +6,7 @@ import { UNKNOWN, commonDecimals, interval, moment, number, percent, worthInWord
 import { STEPS, stepScale } from "../ordering.js";
 import { dataTable, heading, moveCell, regionName, scrolling } from "../tables.js";
 import { USES, goodputText, useOf } from "./matrix_model.js";
-import { acrossOf, axis, factsMark, legendOf, moveFocus, panelOf, percentOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
+import { acrossOf, axis, factsMark, legendOf, moveFocus, panelOf, percentOf, requestsOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
 import { HOURS, PHASE_NAMES, distributionsOf, goodputOf, hoursOf, logTicks, partsOf, phaseRows, placeOf } from "./target_model.js";
 
 /** @typedef {import("./matrix_model.js").Metric} Metric */
@@ -155,7 +155,7 @@ export function goodputSection(series, target, context) {
  * @param {boolean} isFirst
  */
 function panelOfRegion(panel, found, context, isFirst) {
-  const { region, points, good, planned } = panel, { options } = context.state;
+  const { region, points, good, planned } = panel;
   const y = TOP + (HEIGHT - TOP) * (1 - (GOAL - found.bottom) / (100 - found.bottom));
   return panelOf({ region, note: `${percent(good / planned)} % of ${planned} requests`, label: `Goodput from ${region}, ${points.length} buckets`,
     top: "100", low: String(found.bottom), bottom: HEIGHT },
@@ -163,12 +163,12 @@ function panelOfRegion(panel, found, context, isFirst) {
   found.bottom < GOAL ? svg("line", { class: "goal", x1: 0, x2: "100%", y1: y, y2: y }) : null,
   line(panel, found),
   ...points.map((point, place) => {
-    const at = new Date(point.at).toISOString(), end = new Date(point.end).toISOString();
+    const at = new Date(point.at).toISOString();
     return factsMark({ key: `${region} ${at}`, title: `${region}, ${moment(at, context.now)} UTC`,
       facts: [["goodput", `${percent(point.good / point.planned)} %`], ["in time", `${point.good} of ${point.planned} requests`]],
-      isStop: isFirst && place === 0, isPressed: options["region"] === region && options["at"] === at && options["end"] === end, context,
+      isStop: isFirst && place === 0, context,
       box: { x: acrossOf(found)(point.at), width: widthOf(point.at, point.at + panel.spacing, found), height: HEIGHT },
-      open: () => context.set({ region, at, end }) });
+      open: requestsOf(region, point, context) });
   }));
 }
 

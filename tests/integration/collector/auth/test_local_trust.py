@@ -234,3 +234,9 @@ def test_the_command_logs_its_user_into_the_page(collector: Collector, environme
         assert browser.post("/session", data={"link": token}).status_code == 204
         assert browser.get("/v1/targets").status_code == 200
         assert browser.get("/session").json()["name"] == identity_file.read(collector.data_dir / "operator.json").name
+
+
+def test_a_page_without_a_login_has_a_plain_address(start_collector: StartCollector) -> None:
+    """Where no credential is required the command prints no token."""
+    collector = start_collector(more=HTTP)
+    assert run(collector.http_address, "page").output == f"{collector.http}/\n"

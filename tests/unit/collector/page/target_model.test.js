@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { metricOf } from "./static/views/matrix_model.js";
-import { bandsOf, forestOf, partsOf, phasesOf, timeTicks, typicalSample } from "./static/views/target_model.js";
+import { bandsOf, forestOf, partsOf, phasesOf, timeTicks } from "./static/views/target_model.js";
 
 const FROM = Date.parse("2026-11-20T00:00:00Z"), MINUTE_MS = 60_000;
 const WINDOW = { from_at: "2026-11-20T00:00:00Z", until_at: "2026-11-20T01:00:00Z" };
@@ -91,11 +91,4 @@ test("phases follow each other, and one that was not reached is left out", () =>
   assert.deepEqual(phasesOf({ ttft_us: 10, ttfat_us: 30, e2e_us: 40 }).map((phase) => phase.name),
     ["until first token", "until first token of the answer", "further tokens"]);
   assert.deepEqual(phasesOf({ dns_us: 5, tcp_us: null }), [{ name: "DNS", from: 0, until: 5 }]);
-});
-
-test("the typical sample has the median; without a value it is the newest", () => {
-  const samples = [3, 1, 2].map((ttft_us) => ({ ttft_us }));
-  assert.deepEqual(typicalSample(samples, TTFT), { ttft_us: 2 });
-  assert.deepEqual(typicalSample([{ ttft_us: null, id: 1 }, { ttft_us: null, id: 2 }], TTFT), { ttft_us: null, id: 2 });
-  assert.equal(typicalSample([], TTFT), null);
 });
