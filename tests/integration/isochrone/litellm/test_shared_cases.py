@@ -85,6 +85,7 @@ def test_retry_after(callback: Callback, case: Case) -> None:
     assert found["throttled"] == ({"a": seconds} if seconds else {})
 
 
+@pytest.mark.consumer("LiteLLM", "first choice dead")
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["answer", "stream"])
 @cases_of_litellm("failover")
 async def test_failover(callback: Callback, case: Case, *, is_streamed: bool) -> None:
