@@ -70,10 +70,11 @@ class _Program(CommandGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click."""
-        from isochrone_client.address import is_known  # noqa: PLC0415  # only where no command is given
+        if not args and not ctx.resilient_parsing:
+            from isochrone_client.address import is_known  # noqa: PLC0415  # only where no command is given
 
-        is_bare = not args and not ctx.resilient_parsing
-        return super().parse_args(ctx, ["status"] if is_bare and is_known() else args)
+            args = ["status"] if is_known() else args
+        return super().parse_args(ctx, args)
 
 
 @click.group(cls=_Program, entries=COMMANDS, context_settings=CONTEXT, epilog=f"{_EPILOG}\n\n{_EXAMPLE}")
