@@ -32,7 +32,9 @@ _FRESH_US = MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageState:
-    """A vantage with its newest heartbeat, and the samples in the ledger of the epoch that the heartbeat counts."""
+    """A vantage with its newest heartbeat, and the samples in the ledger of the epoch that the heartbeat counts.
+    `left_out` is the share of its newest probes that cannot be compared, because its machine was busy.
+    """
 
     name: str
     region: str
@@ -58,6 +60,7 @@ class VantageState:
     refused_targets: str | None = None
     stopped: bool = False
     duplicate_at: int | None = None
+    left_out: float | None = None
 
     @property
     def due_at(self) -> int:

@@ -135,11 +135,14 @@ class Order(_AnySpelling):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One region of a differential: rounds with a value, recorded share of the planned ones, failed share of probes."""
+    """One region of a differential: rounds with a value, recorded share of the planned ones, failed share of probes,
+    and the share that is `left_out` of those that succeeded, because the vantage was busy.
+    """
 
     n: int = 0
     coverage: float | None = None
     failures: Proportion | None = None
+    left_out: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

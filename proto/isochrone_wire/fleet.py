@@ -88,7 +88,8 @@ class VantageStatus:
     """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
     agent's heartbeat, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
     sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
-    policy refuses. `duplicate_at` is when a second agent with the same credential was refused last. `latitude` and
+    policy refuses. `duplicate_at` is when a second agent with the same credential was refused last, `left_out`
+    the share of the probes of the last 15 minutes that cannot be compared, because the machine was busy. `latitude` and
     `longitude` are those of the region in degrees, `place` is its city; `None` where they are not known.
     """
 
@@ -116,6 +117,7 @@ class VantageStatus:
     missing_keys: str | None = None
     refused_targets: str | None = None
     duplicate_at: int | None = None
+    left_out: float | None = None
     latitude: float | None = None
     longitude: float | None = None
     place: str | None = None

@@ -18,7 +18,8 @@ class Standing:
     `rank_low` to `rank_high` are those that the 95 % intervals leave possible; targets without an interval come last.
     `n` counts samples with a first token.
     `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
-    `skipped` rounds count neither as successes nor as failures.
+    `skipped` rounds count neither as successes nor as failures. `left_out` is the share of the
+    probes that succeeded that count here and not in comparisons, because the vantage was busy.
     """
 
     region: str
@@ -44,6 +45,7 @@ class Standing:
     skipped: int = 0
     rank_low: int | None = None
     rank_high: int | None = None
+    left_out: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

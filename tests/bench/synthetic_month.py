@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.probe_records import FIRST_TOKEN, OUTCOME_BIT, PUNCTUAL, VALID
+from isochrone_collector.analysis.probe_records import COMPARABLE, FIRST_TOKEN, OUTCOME_BIT, VALID
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
 from isochrone_collector.store.samples import COLUMNS
@@ -193,7 +193,7 @@ class Month:
             if name in known:
                 records[name] = values[name][chosen] if name in values else texts.get(name, 0)
         first_token = FIRST_TOKEN if "ttft_us" in known else 0
-        records["traits"] = (list(Outcome).index(Outcome(word)) << OUTCOME_BIT) + VALID + PUNCTUAL + first_token
+        records["traits"] = (list(Outcome).index(Outcome(word)) << OUTCOME_BIT) + VALID + COMPARABLE + first_token
         return records.tobytes()
 
 

@@ -82,8 +82,9 @@ def sample_row(sample: Sample, idx: int, origin: Origin) -> Row:
 
 def _traits(sample: Sample) -> int:
     """Return the bits of the column `traits`."""
-    is_punctual, has_token = sample.late_us <= 6 * SECOND_US, sample.ttft_us is not None
-    return list(Outcome).index(sample.outcome) * 8 + has_token * 4 + is_punctual * 2 + is_valid(sample)
+    is_comparable = sample.late_us <= 6 * SECOND_US and (sample.loop_lag_us or 0) <= 20_000
+    has_token = sample.ttft_us is not None
+    return list(Outcome).index(sample.outcome) * 8 + has_token * 4 + is_comparable * 2 + is_valid(sample)
 
 
 def _answer_from_us(sample: Sample) -> int | None:

@@ -35,6 +35,9 @@ DECISION_STYLES = {
 }
 MORE_ROUNDS = "more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`"
 
+FEW_LEFT_OUT = 0.1
+"""The share of probes that are not compared from which on it is noted."""
+
 # Every share of a sample is that of a whole number, but for rounding.
 _MEDIAN, _ERROR, _ROUNDING = 0.5, 0.05, 1e-9
 _PROVIDER = re.compile(r"(?<![^ ])[A-Za-z0-9][\w.-]*/(?=[\w.-])")
@@ -170,7 +173,7 @@ def progress_of(quantile: Quantile, *, share: float) -> str:
     if quantile.n_eff is None or has_interval(quantile):
         return ""
     needed = next(n for n in count(1) if share**n + (1 - share) ** n <= _ERROR)
-    independent = math.floor(quantile.n_eff)
+    independent = math.floor(min(needed, max(0.0, quantile.n_eff)))
     return f"{independent} of {needed}" if independent < needed else ""
 
 
@@ -182,6 +185,11 @@ def are_early(quantiles: Iterable[Quantile | None]) -> bool:
 def without_size(reason: str) -> str:
     """The reason of a decision without the size that its row shows, so that rows can share it."""
     return reason.rpartition(" so far; ")[2]
+
+
+def busy(name: str, share: float) -> str:
+    """The note on a region or vantage whose machine was busy."""
+    return f"{name} was busy: {math.floor(100 * min(1.0, max(0.0, share)))} % of its probes are not compared"
 
 
 def counted(count: int, noun: str) -> str:

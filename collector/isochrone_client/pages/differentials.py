@@ -22,7 +22,7 @@ _QUANTITIES = (
     *("baseline_median", "region_median", "median_difference", "shift", "shift_low", "shift_high", "margin"),
     *("network_shift", "server_shift"),
 )
-# Coverage below and failures above these shares are noted.
+# Coverage below these shares is noted, and failures and probes that are not compared above them.
 _GOOD_COVERAGE = 0.9
 _FEW_FAILURES = 0.02
 # About one round is always in progress.
@@ -168,7 +168,7 @@ def stale_before(window: Window, *, now_at: int) -> int:
 
 def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
     """The footnote of a row with problems, otherwise empty. Instants are in microseconds since the epoch."""
-    return "; ".join(_remarks(row, stale_at=stale_at, now_at=now_at))
+    return "; ".join(dict.fromkeys(_remarks(row, stale_at=stale_at, now_at=now_at)))
 
 
 def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
@@ -197,6 +197,8 @@ def _problems(region: str, side: Side) -> Iterator[str]:
             yield f"{region} has {number(100 * coverage, decimals=0)} % of its rounds"
     if side.failures is not None and side.failures.value > _FEW_FAILURES:
         yield f"{number(100 * side.failures.value)} % of {side.failures.n} probes failed from {region}"
+    if (side.left_out or 0.0) > cells.FEW_LEFT_OUT:
+        yield cells.busy(region, side.left_out or 0.0)
 
 
 def has_step(row: Differential) -> bool:

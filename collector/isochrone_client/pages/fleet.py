@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
-from isochrone_client.pages.cells import Footnotes, target_column
+from isochrone_client.pages.cells import FEW_LEFT_OUT, Footnotes, busy, target_column
 from isochrone_client.render.page import Column, Page, answer_page
 from isochrone_wire import fleet
 from isochrone_wire.answers import Window
@@ -153,6 +153,7 @@ def _remark(row: fleet.VantageStatus) -> str:
         (row.duplicate_at is not None, "a second agent uses this credential and is refused"),
         (row.missing_keys, f"skips targets without a key: {row.missing_keys}"),
         (row.refused_targets, f"skips targets refused by the agent's policy: {row.refused_targets}"),
+        ((row.left_out or 0.0) > FEW_LEFT_OUT, busy(row.name, row.left_out or 0.0)),
         (dropped, f"dropped {dropped}"),
         (row.quarantined, f"{row.quarantined} samples in quarantine"),
         (row.rounds_missed, f"{row.rounds_missed} rounds missed"),

@@ -1,6 +1,6 @@
 """Rankings: targets per region and within price tiers, and regions per provider; with the columns that matter."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from isochrone_client import formats
@@ -26,8 +26,19 @@ def page(answer: Leaderboard) -> Page[Standing]:
             (answer.standings, ESTIMAND),
             (cells.are_early(of(row) for of in quantiles for row in answer.standings), cells.EARLY),
             (answer.source is Source.SUMMARIES, cells.SUMMARISED),
+            *((True, cells.busy(region, share)) for region, share in _left_out(answer.standings).items()),
         ),
     )
+
+
+def _left_out(standings: Sequence[Standing]) -> dict[str, float]:
+    """The mean share of the probes of each region that are not compared, if it is worth a note."""
+    found: dict[str, list[float]] = {}
+    for row in standings:
+        if row.left_out is not None:
+            found.setdefault(row.region, []).append(row.left_out)
+    shares = {region: sum(own) / len(own) for region, own in found.items()}
+    return {region: share for region, share in shares.items() if share > cells.FEW_LEFT_OUT}
 
 
 def require_ranking(answer: Leaderboard) -> None:

@@ -6,7 +6,8 @@ The laws:
 2. A target is slower from a region if the difference from the baseline has a step for the worse, or a lasting change
    for the worse is known, and it has not returned. Of two regions whose difference has a step, the one is slower whose
    own median rose. The level before is the one that lasted longest.
-3. A vantage is absent as in `conditions`, or sends no samples. If none delivers, that is critical.
+3. A vantage is absent as in `conditions`, or sends no samples. If none delivers, that is critical. It is busy if most
+   of its newest probes are not compared.
 4. A target without requests is a finding of its own, unless an absent vantage or a budget explains it.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import replace
 
 from isochrone_collector.alerts.conditions import is_absent, is_clock_wrong, of_vantage_clock
 from isochrone_collector.alerts.message import AlertMessage, figures, of_absence, unit_of
+from isochrone_collector.analysis.differential.participation import MAX_LEFT_OUT, percent
 from isochrone_collector.fleet_state import VantageState, classify, fresh_us
 from isochrone_wire.answers import Differential, Metric
 from isochrone_wire.fleet import Liveness
@@ -142,7 +144,7 @@ def _lasting(events: Sequence[DriftEvent]) -> Finding | None:
 
 
 def of_vantages(states: Iterable[VantageState], plan: Plan | None, *, now_at: int) -> list[Finding]:
-    """Return the vantages that are absent, send no samples, or have a wrong clock; not those gone for a day."""
+    """Return the vantages that are absent, silent or busy, or have a wrong clock; not those gone for a day."""
     present = [one for one in states if now_at - one.last_seen_at < DAY_US]
     found = {one.name: _vantage(one, plan, now_at) for one in present}
     gone = [one for one in found.values() if one is not None and one.kind is FindingKind.VANTAGE_ABSENT]
@@ -159,6 +161,10 @@ def _vantage(state: VantageState, plan: Plan | None, now_at: int) -> Finding | N
         ).sentence
     elif liveness is Liveness.SILENT and now_at - state.first_seen_at > fresh_us(plan):
         sentence, since_at = f"{state.name} in {state.region}: {reason}", state.newest_sample_at or state.first_seen_at
+    elif (state.left_out or 0.0) > MAX_LEFT_OUT:
+        kind = FindingKind.VANTAGE_BUSY
+        left_out = percent(state.left_out or 0.0)
+        sentence = f"{state.name} in {state.region} is busy: {left_out} of its newest probes are not compared"
     elif is_clock_wrong(state.clock_offset_us, state.clock_uncertainty_us):
         kind = FindingKind.CLOCK_WRONG
         sentence = of_vantage_clock(state.name, state.region, state.clock_offset_us or 0, raised_at=now_at).sentence

@@ -72,7 +72,7 @@ _MOST_ROWS = 64
 _PER_DOUBLING = 4
 
 # The fields of an entry that a standing repeats.
-_COPIED = ("region", "target", "provider", "model", "usd_per_m_input", "usd_per_m_output", "newest_at")
+_COPIED = ("region", "target", "provider", "model", "usd_per_m_input", "usd_per_m_output", "newest_at", "left_out")
 
 
 class Ranked(NamedTuple):
@@ -107,6 +107,7 @@ class Entry:
     """One target in one region, at all hours of the day: its values by metric and its outcome counts, with the hours
     that its probes span. Prices are in US dollars per million tokens. `succeeded` has whether each probe succeeded that
     was sent and not throttled, in the order of their rounds; `None` in a summary, where the order is not known.
+    `left_out` is the share of those that succeeded that are not compared.
     """
 
     target_id: int = 0
@@ -121,6 +122,7 @@ class Entry:
     newest_at: int | None = None
     hours: float = 0.0
     succeeded: Flags | None = None
+    left_out: float | None = None
     hour: None = None
 
     @property

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_common.probe_metrics import CUT_OFF, OUTCOMES, STREAMED
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import Outcome, Quality
+from isochrone_wire.model import MINUTE_US, Outcome, Quality
 
 RECORD = np.dtype(
     [
@@ -36,8 +36,10 @@ RECORD = np.dtype(
 and, from `OUTCOME_BIT` on, the place of the outcome in `OUTCOMES`. `answer_from_us` is known of answers with a speed.
 """
 
-VALID, PUNCTUAL, FIRST_TOKEN, OUTCOME_BIT = 1, 2, 4, 3
-"""The values are those of the model; the probe began in time to be compared with its round; it has a first token."""
+VALID, COMPARABLE, FIRST_TOKEN, OUTCOME_BIT = 1, 2, 4, 3
+"""The values are those of the model; the probe can be compared with its round and with others, because it began in time
+and its machine was not busy; it has a first token.
+"""
 
 BLOCKED_SHIFT = 6
 BLOCKED = Quality.BLOCKED.value << BLOCKED_SHIFT
@@ -63,6 +65,23 @@ def outcomes(traits: Traits) -> Traits:
 def has(traits: Traits, flag: int) -> Flags:
     """Return whether each probe has a flag."""
     return np.asarray(traits & flag != 0)
+
+
+BUSY_CELL_US = 5 * MINUTE_US
+
+
+def comparable(traits: Traits, vantage_id: Integers, round_at: Integers) -> Flags:
+    """Return whether each probe can be compared with others: neither it nor most probes of its vantage in these five
+    minutes lack the trait, because the other ones of a busy machine are late, too.
+    """
+    is_fine = has(traits, COMPARABLE)
+    if is_fine.all():
+        return is_fine
+    vantage = np.unique(vantage_id, return_inverse=True)[1]
+    cell = round_at // BUSY_CELL_US - round_at.min() // BUSY_CELL_US
+    place = vantage * (cell.max() + 1) + cell
+    is_busy = 2 * np.bincount(place, ~is_fine) > np.bincount(place)
+    return np.asarray(is_fine & ~is_busy[place])
 
 
 def joined(parts: Iterable[Records]) -> Records:
@@ -125,7 +144,7 @@ def _medians_of(region: str, columns: Columns) -> Iterator[MediansRow]:
     is_first[1:] = (np.diff(target_id) != 0) | (np.diff(round_at) != 0)
     (first,) = np.nonzero(is_first)
     rounds, n = np.cumsum(is_first) - 1, len(first)
-    outcome, began, is_valid = outcomes(traits), has(traits, FIRST_TOKEN), has(traits, VALID)
+    outcome, began, is_valid = outcomes(traits), has(traits, FIRST_TOKEN), has(traits, VALID) & has(traits, COMPARABLE)
     is_cut_off, is_answered = _IS_CUT_OFF[outcome], _IS_ANSWERED[outcome]
     ttft_us = _medians(np.where(is_valid & (is_cut_off | (is_answered & began)), value, np.nan), rounds, n)
     speed = _medians(np.where(is_valid & _IS_OK[outcome], tokens_per_second, np.nan), rounds, n)

@@ -26,7 +26,7 @@ class Probes:
 
     `value` is of one metric (microseconds, or tokens per second), NaN if the probe has none; where `censored`, it is
     the limit that the probe hit. `network` is the network's part of the value, in microseconds: the RTT, and for a cold
-    latency the connection too; NaN if unknown.
+    latency the connection too; NaN if unknown. Probes that succeeded and cannot be compared are `left_out`.
     """
 
     regions: tuple[str, ...]
@@ -38,6 +38,7 @@ class Probes:
     value: Reals
     censored: Flags
     network: Reals
+    left_out: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.target_id)

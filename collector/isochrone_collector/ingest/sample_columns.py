@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.probe_records import FIRST_TOKEN, OUTCOME_BIT, PUNCTUAL, VALID
+from isochrone_collector.analysis.probe_records import COMPARABLE, FIRST_TOKEN, OUTCOME_BIT, VALID
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_wire.model import SECOND_US, Outcome, Quality, RateLimit, Sample, TokenSource
 
@@ -82,6 +82,10 @@ MAX_LATE_US = 6 * SECOND_US
 """A probe that began later after its planned start, because it waited for a slot, is not compared with its round. The
 grace for a round whose previous probe is about to end is 5 s.
 """
+MAX_WAIT_US = 20_000
+"""A probe whose received bytes waited longer for the agent is not compared: its machine was so busy that the answer or
+the request may have been late, too. Differences below this are too small to matter for a first token.
+"""
 
 _OK = ENUMS["outcome"].index(Outcome.OK)
 _SAME_US = 1000
@@ -103,8 +107,9 @@ def derived(numbers: Integers, present: Flags, rates: Reals, rated: Flags) -> tu
     # while the timestamps of the kernel were converted. Such a probe is a success without values.
     is_cached = 2 * numbers[:, COLUMN["cached_tokens"]] >= numbers[:, COLUMN["prompt_tokens"]]
     is_valid = (quality & Quality.CLOCK_STEPPED.value == 0) & ~((quality & Quality.CACHED.value != 0) & is_cached)
-    is_punctual = numbers[:, COLUMN["late_us"]] <= MAX_LATE_US
-    traits = (outcome << OUTCOME_BIT) + VALID * is_valid + PUNCTUAL * is_punctual + FIRST_TOKEN * ~np.isnan(ttft_us)
+    late_us, waited_us = numbers[:, COLUMN["late_us"]], numbers[:, COLUMN["loop_lag_us"]]
+    is_comparable = (late_us <= MAX_LATE_US) & (waited_us <= MAX_WAIT_US)
+    traits = (outcome << OUTCOME_BIT) + VALID * is_valid + COMPARABLE * is_comparable + FIRST_TOKEN * ~np.isnan(ttft_us)
     tokens = output_tokens - numbers[:, COLUMN["reasoning_tokens"]] - first_tokens
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         begins_later = np.abs(e2e_us - ttfat_us - tokens / speed * 1e6) < _SAME_US

@@ -83,8 +83,11 @@ def region_problems(
 def unfit(found: Mapping[TargetRegion, Participation], region_problem: Mapping[str, str]) -> dict[TargetRegion, str]:
     """Map a series to why it is not compared: the region's own problem, too little recorded, or too many failures."""
     reasons = {
-        key: region_problem.get(key[1]) or participation.coverage_problem(key[1]) or participation.losses(key[1])
-        for key, participation in found.items()
+        (target_id, region): region_problem.get(region)
+        or one.coverage_problem(region)
+        or one.busy_problem(region)
+        or one.losses(region)
+        for (target_id, region), one in found.items()
     }
     return {key: reason for key, reason in reasons.items() if reason}
 
@@ -225,9 +228,9 @@ def _answers(
     asked = _subjects(query, panel, query.regions or _regions_with_probes(participations, query.resolved.targets))
     is_read = data.family_size is None
     subjects = [*asked, *(_rest_of_family(query, participations, asked) if is_read else ())]
-    histories = level_histories(
-        panel, [one.key for one in subjects], baseline=query.baseline, changes=data.changes, margin=query.margin
-    )
+    busy = {key for key, one in participations.items() if one.busy_problem(key[1])}
+    steady = [one.key for one in subjects if not busy & {one.key, (one.target_id, query.baseline)}]
+    histories = level_histories(panel, steady, baseline=query.baseline, changes=data.changes, margin=query.margin)
     changes = since_steps(data.changes, histories)
     wanted, problems_of = [one.key for one in asked], {query.baseline, *(one.region for one in subjects)}
     comparisons = ComparisonContext(

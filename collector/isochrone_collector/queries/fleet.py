@@ -7,20 +7,22 @@ from isochrone_collector.fleet_state import VantageState, classify, spend_lines
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.region_places import RegionPlace, place_of
 from isochrone_collector.store import probe_queries, vantages
+from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.postgres.values import fields_of
-from isochrone_collector.store.probe_queries import RecordedRow
+from isochrone_collector.store.probe_queries import RecordedRow, Scope
 from isochrone_collector.store.vantages import VantageRow
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import Coverage, CoverageList, SpendList, VantageList, VantageStatus
-from isochrone_wire.model import Plan
+from isochrone_wire.model import MINUTE_US, Plan, Vantage
 
+_NEWEST_US = 15 * MINUTE_US
 _STATUS_FIELDS = {field.name for field in fields(VantageStatus)}
 
 
 async def vantage_list(context: QueryContext) -> VantageList:
     """Return every known vantage with its state."""
     async with context.database.connection() as connection:
-        rows = await vantages.states(connection, now_at=context.clock())
+        rows = await vantage_states(context, connection)
     now_at, plan = context.clock(), context.plans.current
     statuses = tuple(
         _status(row, now_at=now_at, plan=plan, place=place_of(row.region, context.region_places)) for row in rows
@@ -28,6 +30,18 @@ async def vantage_list(context: QueryContext) -> VantageList:
     return VantageList(
         plan_version=context.plans.version, answered_at=now_at, vantages=statuses, paused=context.paused()
     )
+
+
+async def vantage_states(context: QueryContext, connection: Connection) -> list[VantageState]:
+    """Return every known vantage with its heartbeat, and with what its machine's load did to its newest probes."""
+    now_at = context.clock()
+    targets = tuple(target.id for target in context.targets().targets)
+    newest = Scope(window=Window(from_at=now_at - _NEWEST_US, until_at=now_at), target_ids=targets)
+    shares = await probe_queries.left_out(connection, newest)
+    return [
+        replace(row, left_out=shares.get(Vantage(name=row.name, region=row.region).id))
+        for row in await vantages.states(connection, now_at=now_at)
+    ]
 
 
 async def spend(context: QueryContext, selection: Selection) -> SpendList:

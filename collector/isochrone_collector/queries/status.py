@@ -27,6 +27,7 @@ from isochrone_collector.fleet_state import Spender, VantageState
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials, planned_probes
+from isochrone_collector.queries.fleet import vantage_states
 from isochrone_collector.queries.incidents import drift_events, incidents
 from isochrone_collector.queries.ranking import leaderboard
 from isochrone_collector.store import vantages
@@ -219,7 +220,7 @@ class _Fleet:
 async def _fleet(context: QueryContext, window: Window) -> _Fleet:
     async with context.database.connection() as connection:
         return _Fleet(
-            states=await vantages.states(connection, now_at=window.until_at),
+            states=await vantage_states(context, connection),
             spenders=await vantages.spenders(connection),
             vantages=await vantages.vantages(connection),
             spans=await context.plans.spans(connection, window),

@@ -18,7 +18,15 @@ import numpy as np
 from isochrone_collector.analysis.distribution import Values, quantiles_of
 from isochrone_collector.analysis.goodput import Ending, Requests, effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.probe_records import FIRST_TOKEN, PUNCTUAL, VALID, Records, by_outcome, has, outcomes
+from isochrone_collector.analysis.probe_records import (
+    COMPARABLE,
+    FIRST_TOKEN,
+    VALID,
+    Records,
+    by_outcome,
+    has,
+    outcomes,
+)
 from isochrone_collector.analysis.probes import Kind, Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
@@ -411,7 +419,7 @@ def _columns(records: Records) -> dict[str, Any]:
     return {
         "kind": _KIND_OF[outcome],
         "censored": is_limit,
-        "comparable": has(traits, PUNCTUAL) & _IS_CONNECTED[outcome],
+        "comparable": has(traits, COMPARABLE) & _IS_CONNECTED[outcome],
         "ttft_us": np.where(has_value | is_limit, records["ttft_us"], np.nan),
         "tokens_per_second": np.where(is_valid & (_KIND_OF[outcome] == Kind.OK), records["tokens_per_second"], np.nan),
         **{name: records[name] for name in _COPIED},

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_between, outcome_counts
-from isochrone_collector.analysis.probe_records import outcomes
+from isochrone_collector.analysis.probe_records import COMPARABLE, has, outcomes
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.errors import BadRequest
@@ -36,7 +36,7 @@ COLUMNS = ("round_at", *needed_columns(*METRICS))
 class SeriesValues:
     """One target from one region: its values by metric, the outcomes of its probes, and the hours that these span.
     `succeeded` has whether each probe succeeded that was sent and not throttled, in the order of their rounds; `None`
-    from summaries.
+    from summaries. `left_out` is the share of those that succeeded that are not compared.
     """
 
     target_id: int
@@ -46,6 +46,7 @@ class SeriesValues:
     newest_at: int
     hours: float = 0.0
     succeeded: Flags | None = None
+    left_out: float | None = None
 
 
 async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
@@ -64,7 +65,9 @@ def _seen(probes: ProbeColumns) -> list[SeriesValues]:
     series, lengths, found = probes.by_series()
     owner, rounds_at, ends = np.repeat(np.arange(len(series)), lengths), found.column("round_at"), lengths.cumsum()
     oldest_at, newest_at = rounds_at[ends - lengths], rounds_at[ends - 1]
-    kinds = KIND_OF[outcomes(found.column("traits"))]
+    traits = found.column("traits")
+    kinds = KIND_OF[outcomes(traits)]
+    left_out = np.bincount(owner[(kinds == Kind.OK) & ~has(traits, COMPARABLE)], minlength=len(series)).tolist()
     counts = np.bincount(owner * len(Kind) + kinds, minlength=len(series) * len(Kind)).reshape(-1, len(Kind))
     is_sent = (kinds == Kind.OK) | (kinds == Kind.FAILED)
     succeeded = cut((kinds == Kind.OK)[is_sent], counts[:, Kind.OK] + counts[:, Kind.FAILED])
@@ -78,6 +81,7 @@ def _seen(probes: ProbeColumns) -> list[SeriesValues]:
             newest_at=newest,
             hours=hours,
             succeeded=succeeded[place],
+            left_out=left_out[place] / ok if ok else None,
         )
         for place, ((target_id, region), (ok, failed, throttled, skipped), newest, hours) in enumerate(
             zip(

@@ -16,7 +16,15 @@ from psycopg import sql
 
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.goodput import Ending, Requests
-from isochrone_collector.analysis.probe_records import FIRST_TOKEN, PUNCTUAL, VALID, by_outcome, has, outcomes
+from isochrone_collector.analysis.probe_records import (
+    COMPARABLE,
+    FIRST_TOKEN,
+    VALID,
+    by_outcome,
+    comparable,
+    has,
+    outcomes,
+)
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.analysis.simulation import SentProbes
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
@@ -209,27 +217,31 @@ async def region_names(connection: Connection, scope: Scope) -> tuple[str, ...]:
 
 
 async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_round: bool = False) -> Probes:
-    """Return every probe with its value of a metric; `by_round` without late ones. Raises `BadRequest` for too many."""
+    """Return every probe with its value of a metric; `by_round` of those that can be compared. Raises `BadRequest`."""
     found = await read(connection, scope, "vantage_id", "round_at", *needed_columns(metric))
     return await asyncio.to_thread(_probes, found, metric, by_round=by_round)
 
 
 def _probes(found: ProbeColumns, metric: Metric, *, by_round: bool) -> Probes:
-    traits = found.column("traits")
+    traits, vantage_id, round_at = (found.column(name) for name in ("traits", "vantage_id", "round_at"))
     value, censored = values_of(metric, found.column)
-    if by_round:
-        is_punctual = has(traits, PUNCTUAL)
-        value, censored = np.where(is_punctual, value, np.nan), censored & is_punctual
+    kind = KIND_OF[outcomes(traits)].astype(np.int8)
+    is_comparable = comparable(traits, vantage_id, round_at) if by_round else np.ones(len(value), np.bool_)
+    region = found.column("place").astype(np.int64)
+    # Where nothing else is left, they are shown, and nothing is decided (`Participation.busy_problem`).
+    series = found.target * len(found.regions) + region
+    is_counted = is_comparable | ~np.isin(series, series[is_comparable & ~np.isnan(value)])
     network = _MEASURES[metric].network
     return Probes(
         regions=found.regions,
         target_id=found.target_id,
-        region=found.column("place").astype(np.int64),
-        vantage_id=found.column("vantage_id"),
-        round_at=found.column("round_at"),
-        kind=KIND_OF[outcomes(traits)].astype(np.int8),
-        value=value,
-        censored=censored,
+        region=region,
+        vantage_id=vantage_id,
+        round_at=round_at,
+        kind=kind,
+        value=np.where(is_counted, value, np.nan),
+        censored=censored & is_counted,
+        left_out=~is_comparable & (kind == Kind.OK),
         network=reduce(np.add, map(found.column, network)) if network else np.full(len(value), np.nan),
     )
 
@@ -251,15 +263,20 @@ async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
     return await fetch(connection, "recorded", RecordedRow, **scope.parameters())
 
 
+async def left_out(connection: Connection, scope: Scope) -> dict[int, float]:
+    """Return the share of probes that cannot be compared, by vantage id; the regions of the scope are ignored."""
+    return dict(await fetch_tuples(connection, "left_out", **scope.parameters()))
+
+
 _PHASES = ("dns_us", "tcp_us", "tls_us", "rtt_us", "ttft_us", "provider_us")
 
 
 async def phases(connection: Connection, scope: Scope) -> Phases:
-    """Return the phases of every probe of a scope that has a valid first token and began in time."""
+    """Return the phases of every probe of a scope that has a valid first token and can be compared."""
     found = await read(connection, scope, "round_at", *_PHASES)
     traits = found.column("traits")
     chosen = _IS_STREAMED[outcomes(traits)] & (
-        traits & (VALID | PUNCTUAL | FIRST_TOKEN) == VALID | PUNCTUAL | FIRST_TOKEN
+        traits & (VALID | COMPARABLE | FIRST_TOKEN) == VALID | COMPARABLE | FIRST_TOKEN
     )
     return Phases(
         regions=found.regions,

@@ -208,7 +208,7 @@ CREATE TABLE sample (
 ) PARTITION BY RANGE (round_at);
 COMMENT ON TABLE sample IS 'One row per probe, append-only, a partition per day (UTC) made by the collector.';
 COMMENT ON COLUMN sample.traits IS
-    'Bits: values are valid (1), began in time (2), has a first token (4); from 8 on, the place of the outcome.';
+    'Bits: values are valid (1), can be compared (2), has a first token (4); from 8 on, the place of the outcome.';
 COMMENT ON COLUMN sample.answer_from_us IS
     'From the request to the chunk at which the measurement of the speed began, in microseconds.';
 

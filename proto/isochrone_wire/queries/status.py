@@ -52,6 +52,7 @@ class FindingKind(StrEnum):
     SLOWER = "slower"
     NOT_MEASURED = "not_measured"
     VANTAGE_ABSENT = "vantage_absent"
+    VANTAGE_BUSY = "vantage_busy"
     CLOCK_WRONG = "clock_wrong"
     BUDGET_EXHAUSTED = "budget_exhausted"
     CERTIFICATE_EXPIRING = "certificate_expiring"

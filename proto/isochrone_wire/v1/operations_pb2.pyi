@@ -958,6 +958,7 @@ class VantageStatus(_message.Message):
     LATITUDE_FIELD_NUMBER: _builtins.int
     LONGITUDE_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     region: _builtins.str
     liveness: _builtins.str
@@ -990,6 +991,8 @@ class VantageStatus(_message.Message):
     """The place of the region, in degrees to the north and to the east, and its city; absent where they are not known."""
     longitude: _builtins.float
     place: _builtins.str
+    left_out: _builtins.float
+    """The share of the newest probes that cannot be compared, because the machine was busy."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     def __init__(
@@ -1022,10 +1025,11 @@ class VantageStatus(_message.Message):
         latitude: _builtins.float | None = ...,
         longitude: _builtins.float | None = ...,
         place: _builtins.str | None = ...,
+        left_out: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_duplicate_at", b"_duplicate_at", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "duplicate_at", b"duplicate_at", "latitude", b"latitude", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_duplicate_at", b"_duplicate_at", "_latitude", b"_latitude", "_left_out", b"_left_out", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "duplicate_at", b"duplicate_at", "latitude", b"latitude", "left_out", b"left_out", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_duplicate_at", b"_duplicate_at", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "duplicate_at", b"duplicate_at", "finished", b"finished", "last_seen_at", b"last_seen_at", "latitude", b"latitude", "ledgered", b"ledgered", "liveness", b"liveness", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_duplicate_at", b"_duplicate_at", "_latitude", b"_latitude", "_left_out", b"_left_out", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "duplicate_at", b"duplicate_at", "finished", b"finished", "last_seen_at", b"last_seen_at", "latitude", b"latitude", "ledgered", b"ledgered", "left_out", b"left_out", "liveness", b"liveness", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
@@ -1035,6 +1039,8 @@ class VantageStatus(_message.Message):
     _WhichOneofArgType__duplicate_at: _TypeAlias = _typing.Literal["_duplicate_at", b"_duplicate_at"]  # noqa: Y015
     _WhichOneofReturnType__latitude: _TypeAlias = _typing.Literal["latitude"]  # noqa: Y015
     _WhichOneofArgType__latitude: _TypeAlias = _typing.Literal["_latitude", b"_latitude"]  # noqa: Y015
+    _WhichOneofReturnType__left_out: _TypeAlias = _typing.Literal["left_out"]  # noqa: Y015
+    _WhichOneofArgType__left_out: _TypeAlias = _typing.Literal["_left_out", b"_left_out"]  # noqa: Y015
     _WhichOneofReturnType__longitude: _TypeAlias = _typing.Literal["longitude"]  # noqa: Y015
     _WhichOneofArgType__longitude: _TypeAlias = _typing.Literal["_longitude", b"_longitude"]  # noqa: Y015
     _WhichOneofReturnType__loop_lag_us: _TypeAlias = _typing.Literal["loop_lag_us"]  # noqa: Y015
@@ -1063,6 +1069,8 @@ class VantageStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__duplicate_at) -> _WhichOneofReturnType__duplicate_at | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latitude) -> _WhichOneofReturnType__latitude | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__left_out) -> _WhichOneofReturnType__left_out | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__longitude) -> _WhichOneofReturnType__longitude | None: ...
     @_typing.overload

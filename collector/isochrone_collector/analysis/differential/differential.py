@@ -159,6 +159,7 @@ def _lines(
             sides.append(_Side(region=region, n=n[place], participation=own, losses=losses))
         problems = (
             *(context.region_problems.get(side.region, "") for side in sides),
+            *(side.participation.busy_problem(side.region) for side in sides),
             *("" if side.n else f"no {metric.value} from {side.region}" for side in sides),
             *(side.participation.coverage_problem(side.region) for side in sides),
         )

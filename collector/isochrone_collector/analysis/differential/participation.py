@@ -69,6 +69,9 @@ def active_window(
 MIN_COVERAGE = 0.5
 """The share of planned rounds that a region must have recorded for a decision."""
 
+MAX_LEFT_OUT = 0.5
+"""If more of the probes that succeeded cannot be compared, because the machine was busy, nothing is decided."""
+
 MAX_FAILURES = 0.5
 """If certainly more of the probes failed, nothing is decided in the region's favour."""
 
@@ -79,11 +82,13 @@ MIN_CONTROL_SUCCESS = 0.9
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
     """Participation of one target in one region. `tried` counts the probes that were sent and not throttled, worth
-    so many `independent` ones, `recorded` the rounds of all vantages with any sample, `planned` those of the plans.
+    so many `independent` ones, `left_out` those that succeeded and cannot be compared, `recorded` the rounds of all
+    vantages with any sample, `planned` those of the plans.
     """
 
     tried: int = 0
     failed: int = 0
+    left_out: int = 0
     independent: float | None = None
     recorded: int = 0
     planned: int = 0
@@ -95,7 +100,18 @@ class Participation:
 
     def side(self, n: int) -> Side:
         """Return the side of a differential with n rounds that have a value."""
-        return Side(n=n, coverage=self.coverage, failures=self.failures)
+        return Side(n=n, coverage=self.coverage, failures=self.failures, left_out=self.left_out_share)
+
+    @property
+    def left_out_share(self) -> float | None:
+        """The share of the probes that succeeded that cannot be compared; `None` if none succeeded."""
+        succeeded = self.tried - self.failed
+        return self.left_out / succeeded if succeeded else None
+
+    def busy_problem(self, region: str) -> str:
+        """Return why a region was too busy for a decision; empty if it was not."""
+        share = self.left_out_share or 0.0
+        return f"{region} was busy: {percent(share)} of its probes are not compared" if share > MAX_LEFT_OUT else ""
 
     @property
     def failures(self) -> Proportion | None:
@@ -106,7 +122,7 @@ class Participation:
         """Return why too little was recorded for a decision; empty if enough was."""
         if self.coverage is None or self.coverage >= MIN_COVERAGE:
             return ""
-        return f"{region} recorded {_percent(self.coverage)} of its rounds; {_percent(MIN_COVERAGE)} needed"
+        return f"{region} recorded {percent(self.coverage)} of its rounds; {percent(MIN_COVERAGE)} needed"
 
     def losses(self, region: str) -> str:
         """Return the reason if certainly most probes failed, so that nothing is decided in the region's favour."""
@@ -118,7 +134,7 @@ class Participation:
         """Return the region's own problem, given its participation in the control target; empty without one."""
         success = wilson(self.tried - self.failed, self.tried)
         if success and success.high < MIN_CONTROL_SUCCESS:
-            share = _percent(success.value)
+            share = percent(success.value)
             return f"{region} has a problem of its own: {share} of {success.n} probes of {control} succeeded"
         if self.planned and not self.recorded:
             return f"{region} recorded nothing of the control target {control}"
@@ -162,6 +178,7 @@ def participations(
     groups = len(target_ids) * regions
     failed = np.bincount(group[probes.kind == Kind.FAILED], minlength=groups)
     tried = np.bincount(group[probes.kind == Kind.OK], minlength=groups) + failed
+    left_out = np.zeros(groups) if probes.left_out is None else np.bincount(group, probes.left_out, minlength=groups)
     recorded = _rounds(probes, group, groups)
     keys = [(target_id, region) for target_id in target_ids.tolist() for region in probes.regions]
     hours = np.ptp(probes.round_at) / HOUR_US if len(probes) else 0.0
@@ -173,6 +190,7 @@ def participations(
         found[key] = Participation(
             tried=int(tried[place]),
             failed=int(failed[place]),
+            left_out=int(left_out[place]),
             independent=float(independent[place]) if tried[place] else None,
             recorded=int(recorded[place]),
             planned=plans.get(key, 0),
@@ -188,7 +206,7 @@ def oldest_rounds(probes: Probes) -> dict[int, int]:
     return dict(zip(vantage_ids.tolist(), oldest.tolist(), strict=True))
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Format a share, rounded down, so that a value below a limit never reads as the limit."""
     return f"{floor(100 * share)} %"
 

@@ -2,7 +2,7 @@
 
 -- The round medians in which changes are searched, by target and region. A probe that was cut off by a timeout counts
 -- with its limit; rounds in which half of the probes or more were cut off are marked. A round without a value of a
--- metric is NaN. The lowest of the traits is whether the values are valid. `analysis.probe_records.round_medians`
+-- metric is NaN. The two lowest of the traits are whether the values are valid and can be compared. `analysis.probe_records.round_medians`
 -- computes the same of probes in memory.
 -- name: round_medians
 SELECT
@@ -19,7 +19,7 @@ FROM (
         round_at,
         percentile_cont(0.5) WITHIN GROUP (
             ORDER BY CASE
-                WHEN traits & 1 = 0 THEN NULL
+                WHEN traits & 3 <> 3 THEN NULL
                 WHEN outcome = ANY(%(cut_off)s::text[]) THEN coalesce(ttft_us, timeout_us)
                 WHEN outcome = ANY(%(streamed)s::text[]) THEN ttft_us
             END
@@ -28,7 +28,7 @@ FROM (
             >= count(coalesce(ttft_us, timeout_us)) FILTER (WHERE outcome = ANY(%(streamed)s::text[]))
             AS ttft_limited,
         percentile_cont(0.5) WITHIN GROUP (
-            ORDER BY CASE WHEN outcome = 'ok' AND traits & 1 = 1 THEN tokens_per_second END
+            ORDER BY CASE WHEN outcome = 'ok' AND traits & 3 = 3 THEN tokens_per_second END
         ) AS speed
     FROM sample
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s

@@ -47,6 +47,15 @@ JOIN (
     GROUP BY vantage_id, target_id
 ) AS outcomes USING (vantage_id, target_id)
 
+-- The share of the probes of each vantage that cannot be compared, of those that succeeded.
+-- name: left_out
+SELECT vantage_id, (avg(CASE WHEN traits & 2 = 0 THEN 1.0 ELSE 0.0 END))::double precision AS share
+FROM sample
+WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+    AND outcome = 'ok'
+GROUP BY vantage_id
+
 -- The transactions so far: all before `until` have ended, except the pending ones, and later ones will have a higher
 -- number. The instant is that of the database's clock.
 -- name: transactions

@@ -3,6 +3,9 @@
 import { UNKNOWN, age, isKnown, number } from "../formats.js";
 import { byName } from "../ordering.js";
 
+/** The share of probes that are not compared from which on it is noted, as in `pages/cells.py`. */
+const FEW_LEFT_OUT = 0.1;
+
 /** What a state of a vantage means to an operator, as a class of the style sheet. */
 export const TONE_OF = /** @type {Readonly<Record<string, string>>} */ ({ online: "good", late: "bad", silent: "warn" });
 const PHRASES = /** @type {Readonly<Record<string, string>>} */ ({ silent: "no samples", empty: "nothing to probe" });
@@ -61,6 +64,7 @@ export function remarksOf(vantage) {
     vantage.duplicate_at && "a second agent uses this credential and is refused",
     vantage.missing_keys && `skips targets without a key: ${vantage.missing_keys}`,
     vantage.refused_targets && `skips targets refused by the agent's policy: ${vantage.refused_targets}`,
+    vantage.left_out > FEW_LEFT_OUT && `${vantage.name} was busy: ${Math.floor(100 * vantage.left_out)} % of its probes are not compared`,
     dropped.length > 0 && `dropped ${dropped.join(", ")}`,
     vantage.quarantined > 0 && `${vantage.quarantined} samples in quarantine`,
     vantage.rounds_missed > 0 && `${vantage.rounds_missed} rounds missed`,

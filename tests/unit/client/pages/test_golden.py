@@ -195,7 +195,7 @@ COUNTS = {
 SHARES = {
     *("share", "success", "goodput", "failures", "coverage", "weight", "weights", "max_weight", "unassigned"),
     *("correlation", "faster_probability", "p_value", "q_value", "stall_lift", "usd_factor", "min_success"),
-    *("min_goodput", "temperature"),
+    *("min_goodput", "temperature", "left_out"),
 }
 OF_KIND = {"remaining", "limit", "lowest", "per_minute", "per_minute_low", "per_minute_high"}
 DEGREES = {"latitude", "longitude"}

@@ -178,6 +178,9 @@ def test_the_server_is_all_behind_the_address() -> None:
 HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02, n=900))
 
 
+BUSY = f"{UNDECIDED.region} was busy: 51 % of its probes are not compared"
+
+
 @pytest.mark.parametrize(
     ("row", "remark"),
     [
@@ -185,6 +188,12 @@ HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02
         (replace(DIFFERENTIALS[1], baseline_side=replace(HEALTHY, coverage=0.42)), "us-east-2 has 42 % of its rounds"),
         (replace(DIFFERENTIALS[1], baseline_side=Side(n=7, coverage=7 / 8)), ""),
         (replace(DIFFERENTIALS[1], baseline_side=Side(n=14, coverage=14 / 16)), "us-east-2 has 88 % of its rounds"),
+        (replace(DIFFERENTIALS[1], region_side=replace(HEALTHY, left_out=0.1)), ""),
+        (
+            replace(DIFFERENTIALS[1], region_side=replace(HEALTHY, left_out=0.389)),
+            "ap-southeast-1 was busy: 38 % of its probes are not compared",
+        ),
+        (replace(UNDECIDED, reason=BUSY, region_side=replace(HEALTHY, left_out=0.519)), BUSY),
         (DIFFERENTIALS[0], "3.1 % of 1483 probes failed from ap-southeast-1"),
         (replace(DIFFERENTIALS[1], newest_at=NOW_AT - 7_200 * SECOND_US), "no round for 2 h"),
         (replace(DIFFERENTIALS[1], newest_at=NOW_AT - 3_600 * SECOND_US), ""),
@@ -202,6 +211,20 @@ def test_only_problems_are_noted(row: Differential, remark: str) -> None:
     """Coverage, failures, age, pairing and change points are noted only if they matter."""
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert footnotes_of(page) == ((f"[1] {remark}",) if remark else ())
+
+
+def test_a_busy_vantage_is_named_beside_its_values() -> None:
+    """The leaderboard names the region with the share over its targets, and the list of vantages the vantage."""
+    first, *others = STANDINGS
+    rows = (replace(first, left_out=0.2), *others)
+    notes = [leaderboard.page(Leaderboard(window=WINDOW, standings=some)).notes for some in (rows[:1], STANDINGS)]
+    assert [[note for note in of if "busy" in note] for of in notes] == [
+        [f"{first.region} was busy: 20 % of its probes are not compared"],
+        [],
+    ]
+    vantage = replace(VANTAGES.vantages[0], left_out=0.4)
+    page = fleet.vantages_page(replace(VANTAGES, vantages=(vantage,)))
+    assert f"{vantage.name} was busy: 40 % of its probes are not compared" in page.notes[0]
 
 
 def test_a_decision_after_a_step_has_its_beginning() -> None:

@@ -199,6 +199,8 @@ ABSENT: dict[str, Any] = {"last_seen_at": NOW_AT - HOUR_US, "next_heartbeat_at":
         ({"newest_sample_at": NOW_AT - HOUR_US}, "vantage_absent"),
         ({"newest_sample_at": None, "first_seen_at": NOW_AT - MINUTE_US}, None),
         ({"clock_offset_us": 60_000_000}, "clock_wrong"),
+        ({"left_out": 0.51}, "vantage_busy"),
+        ({"left_out": 0.5}, None),
     ],
 )
 def test_vantages(change: dict[str, Any], kind: str | None) -> None:

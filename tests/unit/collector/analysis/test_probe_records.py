@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.probe_records import (
+    COMPARABLE,
     FIRST_TOKEN,
     MAX_BYTES,
     RECORD,
@@ -25,7 +26,7 @@ def some_records(rng: np.random.Generator, *, count: int = 200) -> Records:
     records = np.zeros(count, RECORD)
     records["target_id"] = rng.choice(TARGETS, count)
     records["round_at"] = rng.integers(0, UNTIL_AT, count)
-    records["traits"] = VALID | FIRST_TOKEN
+    records["traits"] = VALID | COMPARABLE | FIRST_TOKEN
     records["ttft_us"] = rng.integers(1, 1_000, count)
     records["tokens_per_second"] = rng.random(count)
     return records

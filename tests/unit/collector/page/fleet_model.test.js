@@ -32,6 +32,8 @@ test("remarks are only of what is unusual", () => {
   assert.deepEqual(remarksOf({ ...VANTAGE, dropped: {}, quarantined: 0, rounds_missed: 0, refused_plan_version: null }), []);
   assert.deepEqual(remarksOf({ ...VANTAGE, liveness: "late", reason: "no heartbeat", rounds_missed: 2 }),
     ["no heartbeat", "dropped full 1", "1 samples in quarantine", "2 rounds missed"]);
+  assert.deepEqual(remarksOf({ ...VANTAGE, name: "us-1", dropped: {}, quarantined: 0, left_out: 0.389 }),
+    ["us-1 was busy: 38 % of its probes are not compared"]);
 });
 
 test("a heartbeat is due or overdue", () => {
