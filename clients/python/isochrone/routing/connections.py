@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import httpcore
@@ -20,18 +20,6 @@ _MOST_IDLE = 100
 KEEPALIVE_S = 30.0
 MOST_WAITING_BYTES = 1 << 16
 _shield = partial(anyio.CancelScope, shield=True)
-
-
-class Pool(Protocol):
-    """A sender of requests: `Connections`, or a pool of httpcore."""
-
-    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """Send a request; the response has to be closed. Raises errors of httpcore."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        ...
 
 
 Make = Callable[[httpcore.Origin], httpcore.AsyncConnectionInterface]
@@ -47,7 +35,7 @@ class Connections:
         self._lock = threading.Lock()
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """As `Pool.handle_async_request`."""
+        """Send a request; the response has to be closed. Raises errors of httpcore."""
         origin = request.url.origin
         while (connection := self._take(origin)) is not None and connection.has_expired():
             await self._close([connection])

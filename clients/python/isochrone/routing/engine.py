@@ -37,7 +37,7 @@ from isochrone.routing.attempts import (
     plan_hedge,
     refusal_text,
 )
-from isochrone.routing.connections import Pool
+from isochrone.routing.connections import Connections
 from isochrone.routing.racing import LoopRacing, Racing, Start
 from isochrone.routing.requests import FirstContent, Headers, Progress, ProviderRequest
 from isochrone.routing.routes import Routes
@@ -132,7 +132,7 @@ class Engine:
     """
 
     routes: Routes
-    pool: Pool
+    pool: Connections
     served: Collection[str] = ()
     racing: Racing = field(default_factory=LoopRacing)
 

@@ -22,7 +22,7 @@ from isochrone.routing import background, effectiveness, table_file
 from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, order
 from isochrone.routing.background import BackgroundLoop
 from isochrone.routing.blocking import BlockingBackend, BlockingConnection, run
-from isochrone.routing.connections import KEEPALIVE_S, Backend, Connections, Pool
+from isochrone.routing.connections import KEEPALIVE_S, Backend, Connections
 from isochrone.routing.effectiveness import Effectiveness
 from isochrone.routing.subscription import CollectorClock, Subscription, log
 from isochrone_common.address import UNIX
@@ -121,8 +121,8 @@ class Routes:
         self._subscription: Subscription | None = None
         self._next_look_s = 0.0
         self._has_news = asyncio.Event()
-        self._background_pools: list[Pool] = []
-        self._blocking_pools: set[Pool] = set()
+        self._background_pools: list[httpcore.AsyncConnectionPool] = []
+        self._blocking_pools: set[Connections] = set()
         background.register_for_forks(self, self._lock, Routes._begin_in_child)
 
     def __enter__(self) -> Self:
@@ -141,8 +141,8 @@ class Routes:
                 self.background.run(pool.aclose())
         self._background_pools.clear()
         self.background.stop()
-        for pool in list(self._blocking_pools):
-            self.close_blocking(pool)
+        for blocking in list(self._blocking_pools):
+            self.close_blocking(blocking)
         self._subscription = None
         self._following_pid = 0
         for watcher in list(self._watchers):
@@ -343,18 +343,18 @@ class Routes:
         self._background_pools.append(pool)
         return pool
 
-    def new_pool(self) -> Pool:
+    def new_pool(self) -> Connections:
         """Connections for one event loop."""
         return Connections(self._maker(httpcore.AsyncHTTPConnection, httpcore.AsyncHTTPProxy, Backend()))
 
-    def new_blocking_pool(self) -> Pool:
+    def new_blocking_pool(self) -> Connections:
         """Connections for any threads, whose methods block instead of waiting, and which are closed with the routes."""
         make = self._maker(httpcore.HTTPConnection, httpcore.HTTPProxy, BlockingBackend())
         pool = Connections(lambda origin: BlockingConnection(make(origin)), nullcontext)
         self._blocking_pools.add(pool)
         return pool
 
-    def close_blocking(self, pool: Pool) -> None:
+    def close_blocking(self, pool: Connections) -> None:
         """Close one of `new_blocking_pool`."""
         run(pool.aclose())
         self._blocking_pools.discard(pool)
