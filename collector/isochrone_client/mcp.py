@@ -23,7 +23,7 @@ from isochrone_client.absence import explain as explain_absence
 from isochrone_client.address import Collector
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, InsufficientError
-from isochrone_client.pages import alerts, differentials, latency_targets
+from isochrone_client.pages import alerts, differentials, latency_targets, status
 from isochrone_client.pages import explanation as stories
 from isochrone_client.pages import leaderboard as leaderboards
 from isochrone_client.pages import routes as route_pages
@@ -181,6 +181,16 @@ class Questions:
             shown=(route_pages.explanation_page(answer, now_at=now_at()),),
         )
 
+    def status(self, *, fields: Names = ()) -> Answer:
+        """Show what is wrong now: since when, from where, and how sure that is; one sentence if all is well.
+
+        A row of the structured content is a finding with its severity, warning or critical; verdict is the worst of
+        them, well, or too_young if there are too few rounds to judge. states has each target from each region.
+        """
+        with self._client() as client:
+            answer = client.get_status()
+        return self._answer(status.page(answer, now_at=now_at()), lambda: status.require_age(answer), fields=fields)
+
     def incidents(self, *, past: bool = False, window: str = _DAY, incident: str = "", fields: Names = ()) -> Answer:
         """Show the targets that fail or are throttled now: since when, from which regions, and how.
 
@@ -288,7 +298,8 @@ class Document(TypedDict):
 def serve(questions: Questions) -> None:
     """Answer until standard input ends."""
     ranked = (questions.leaderboard, questions.diff, questions.routes)
-    tools = [_tool(question) for question in (*ranked, questions.explain, questions.incidents, questions.estimate)]
+    others = (questions.explain, questions.status, questions.incidents, questions.estimate)
+    tools = [_tool(question) for question in (*ranked, *others)]
     server = MCPServer("isochrone", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
     server.run("stdio")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult
 
-TOOLS = {"leaderboard", "diff", "routes", "explain", "incidents", "estimate"}
+TOOLS = {"leaderboard", "diff", "routes", "explain", "status", "incidents", "estimate"}
 PATIENCE = 30.0
 NOBODY = "127.0.0.1:1"
 
@@ -262,6 +262,9 @@ async def test_without_samples_the_agent_to_start_is_named(start_collector: Star
                 await asyncio.sleep(0.1)  # the first ones are built after the plan
         assert "no table is usable" in tables.structured_content["note"]
         assert "no samples" in await refusal(client, "estimate", answer_tokens=100)
+        found = await document(client, "status")
+        assert (found["verdict"], found["rows"], found["note"]) == ("too_young", [], "it is too early to judge")
+        assert text_of(await client.call_tool("status", {})).startswith("too young: nothing was measured yet")
         assert (await document(client, "incidents"))["rows"] == []
 
 
