@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import grpc.aio
 import structlog
@@ -40,6 +41,8 @@ _GRACE_S = 5.0
 _DATABASE_WITHIN_S = 30.0
 _RETRY_S = 1.0
 
+Value = TypeVar("Value")
+
 
 async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. Raises `CollectorError` when that is not possible here.
@@ -52,7 +55,10 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(_postgres(settings))
         conninfo = postgres.conninfo if postgres else settings.database_url or ""
-        parts = await _prepare(settings, conninfo, stack, stop_requested)
+        for host in unverified_hosts(conninfo):
+            hint = "add sslmode=verify-full to the database URL, and sslrootcert=FILE for an authority of your own"
+            _log.warning("database.unverified", host=host, hint=hint)
+        parts = await _when_available(partial(_prepare, settings, conninfo, stack), stop_requested)
         if parts is None:
             return
         certificates, publisher = parts.certificates, parts.publishing.publisher
@@ -93,7 +99,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             data_dir=settings.data_dir, listen=address, http_port=http_port, enrolment=parts.enrolment
         )
         # Only with TLS do operators need a credential; without it, one that is left over would mislead them.
-        await (operator.write(certificates) if certificates else operator.remove())
+        write = partial(operator.write, certificates) if certificates else operator.remove
+        await _when_available(write, stop_requested)
         async with asyncio.TaskGroup() as group:
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
             works = parts.jobs.run(), parts.notifications.run(), publisher.run()
@@ -141,25 +148,25 @@ async def _listen_locally(
     return address
 
 
-async def _prepare(
-    settings: Settings, conninfo: str, stack: AsyncExitStack, stop_requested: asyncio.Event
-) -> Parts | None:
-    """Migrate the database and assemble the parts once it is there; `None` if a stop is requested meanwhile."""
-    for host in unverified_hosts(conninfo):
-        hint = "add sslmode=verify-full to the database URL, and sslrootcert=FILE for an authority of your own"
-        _log.warning("database.unverified", host=host, hint=hint)
+async def _prepare(settings: Settings, conninfo: str, stack: AsyncExitStack) -> Parts:
+    """Migrate the database, and assemble the parts."""
+    async with AsyncExitStack() as attempt:
+        done = await asyncio.to_thread(schema.migrate, conninfo)
+        if done.distributed:
+            _log.info("database.distributed", tables=", ".join(done.distributed))
+        migrated = done.before != done.after
+        _log.info("database.ready", address=describe(conninfo), revision=done.after, migrated=migrated)
+        parts = await assemble(settings, conninfo, attempt)
+        stack.push_async_callback(attempt.pop_all().aclose)
+        return parts
+
+
+async def _when_available(work: Callable[[], Awaitable[Value]], stop_requested: asyncio.Event) -> Value | None:
+    """Do what needs the database once it is there; `None` if a stop is requested meanwhile."""
     deadline = time.monotonic() + _DATABASE_WITHIN_S
     while not stop_requested.is_set():
         try:
-            async with AsyncExitStack() as attempt:
-                done = await asyncio.to_thread(schema.migrate, conninfo)
-                if done.distributed:
-                    _log.info("database.distributed", tables=", ".join(done.distributed))
-                migrated = done.before != done.after
-                _log.info("database.ready", address=describe(conninfo), revision=done.after, migrated=migrated)
-                parts = await assemble(settings, conninfo, attempt)
-                stack.push_async_callback(attempt.pop_all().aclose)
-                return parts
+            return await work()
         except (DatabaseUnavailable, DatabaseUnreachable) as error:
             if not error.is_passing or time.monotonic() > deadline:
                 raise

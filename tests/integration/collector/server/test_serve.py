@@ -1,5 +1,6 @@
 """The collector process: start, stop, recovery, and errors at the start."""
 
+import asyncio
 import json
 import os
 import signal
@@ -18,9 +19,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from fixtures.collector import Collector, StartCollector, run_command
 from fixtures.postgres import rows
 from isochrone_collector import clock
-from isochrone_collector.errors import DatabaseUnreachable
+from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable
 from isochrone_collector.server import serve
-from isochrone_collector.settings import Settings
+from isochrone_collector.server.certificates import Certificates, OperatorFile
+from isochrone_collector.settings import Settings, Tls
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_common.address import Address
@@ -154,6 +156,29 @@ async def test_it_waits_only_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
     settings = Settings(listen=Address("127.0.0.1", 0), data_dir=tmp_path, database_url="postgresql://127.0.0.1:1/a")
     with pytest.raises(DatabaseUnreachable, match="Connection refused"):
         await serve.serve(settings, print)
+
+
+async def test_the_database_may_go_away_during_the_start(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever needs it is done again: here, the credential of the operators' file."""
+    monkeypatch.setattr(serve, "_RETRY_S", 0.1)
+    lost, announced, write = [DatabaseUnavailable("gone"), None], asyncio.Event(), OperatorFile.write
+
+    async def write_at_last(self: OperatorFile, certificates: Certificates) -> None:
+        if error := lost.pop(0):
+            raise error
+        await write(self, certificates)
+
+    monkeypatch.setattr(OperatorFile, "write", write_at_last)
+    settings = Settings(listen=Address("127.0.0.1", 0), data_dir=tmp_path, database_url=database_url, tls=Tls())
+    serving = asyncio.create_task(serve.serve(settings, lambda _: announced.set()))
+    async with asyncio.timeout(30):
+        await announced.wait()
+    assert (tmp_path / "operator.json").exists()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
 
 
 def test_a_database_of_a_newer_collector_is_left_alone(database_url: str) -> None:
