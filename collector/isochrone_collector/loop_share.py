@@ -34,14 +34,14 @@ class LoopShare:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: tuple[deque[Callable[[], None]], deque[Callable[[], None]]] = (deque(), deque())
-        self._is_turn_of_new = False
+        self._is_turn_of_new = self._is_running = False
         self._planned: asyncio.Handle | None = None
         self._gained_s, self._given_back_s, self._seen = _SLICE_S, 0.0, time.perf_counter()
 
     def add(self, work: Callable[[], None], *, is_new: bool = False) -> None:
         """Run this in its turn; `is_new` until TLS is established."""
         self._waiting[is_new].append(work)
-        if self._planned is None:
+        if self._planned is None and not self._is_running:
             # A pause gains no more than a slice.
             self._gain(_SLICE_S)
             self._plan()
@@ -71,17 +71,23 @@ class LoopShare:
         self._given_back_s -= lent_s
 
     def _run(self) -> None:
-        self._planned = None
+        self._planned, self._is_running = None, True
         self._gain()
+        try:
+            self._work()
+        finally:
+            self._is_running = False
+            if any(self._waiting):
+                self._gain()
+                self._plan()
+
+    def _work(self) -> None:
         while any(self._waiting) and self._gained_s > 0:
             begun = time.perf_counter()
             self._is_turn_of_new = not self._is_turn_of_new
             queue = self._waiting[self._is_turn_of_new] or self._waiting[not self._is_turn_of_new]
             queue.popleft()()
             self._gained_s -= time.perf_counter() - begun
-        if any(self._waiting) and self._planned is None:
-            self._gain()
-            self._plan()
 
 
 class Tls(SSLProtocol):

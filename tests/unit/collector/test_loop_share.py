@@ -81,18 +81,36 @@ async def test_neither_a_flood_of_connections_nor_one_of_calls_keeps_out_the_oth
 
 
 @pytest.mark.parametrize("turn_s", [0.0, 0.004, 0.02, 0.1])
-async def test_a_loop_with_long_turns_gives_as_much_of_them(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> None:
-    """A quarter of the time, whatever else each turn does; but no more than fifty milliseconds of one."""
+@pytest.mark.parametrize("adds_more", [False, True])
+async def test_a_loop_with_long_turns_gives_as_much_of_them(
+    monkeypatch: pytest.MonkeyPatch, turn_s: float, *, adds_more: bool
+) -> None:
+    """A quarter of the time, whatever else each turn does; but no more than fifty milliseconds of one. Also if work
+    adds the next one.
+    """
     processor = Processor(monkeypatch)
     share, done = LoopShare(), asyncio.Event()
+    works = [lambda: processor.work(0.0001)] * 20_000
 
     def turn() -> None:
         processor.work(turn_s)
         if not done.is_set():
             asyncio.get_running_loop().call_soon(turn)
 
+    def work() -> None:
+        works.pop()()
+        if works:
+            share.add(work)
+        else:
+            done.set()
+
     turn()
-    await run_all(share, [lambda: processor.work(0.0001)] * 20_000)
+    if adds_more:
+        share.add(work)
+        async with asyncio.timeout(TIMEOUT_S):
+            await done.wait()
+    else:
+        await run_all(share, works)
     done.set()
     assert 20_000 * 0.0001 / processor.now == pytest.approx(SHARE, rel=0.1)
 
