@@ -9,14 +9,18 @@ often a caller opens streams and resets them.
    as the longest text that it can be, and a reference (RFC 7541) as the field that was sent.
 2. Until the connection is `admitted`, which is when a call has a valid credential, frames are counted by their type,
    and gRPC has at most one request whose message is incomplete: each takes a kilobyte and more until it has arrived. A
-   request is passed on with its message, or with the beginning of a large one; nothing more is then read before it is
-   answered. So a request without a credential is at most `MAX_FRAME_BYTES`, and one with a credential has any size.
-3. Bytes are passed on once their frame is known to be within the limits; with a credential those of messages at once,
+   request is passed on with its message, and with all requests that are mixed with it, or else the beginning of a large
+   one; nothing more is then read before that is answered. So the messages of a call without a credential are at most
+   `MAX_FRAME_BYTES`, and those of one with a credential have any size.
+3. Padded header fields are refused: gRPC ignores the flag, and decodes other ones than were measured.
+4. Bytes are passed on once their frame is known to be within the limits; with a credential those of messages at once,
    because gRPC limits what it buffers of a message.
 """
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from types import MappingProxyType
@@ -51,11 +55,15 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-# From this size on the beginning of a message is passed on.
-_LARGE_BYTES = 4 << 10
+# When so much is waiting, the beginning of a message is passed on; a request without a credential is smaller.
+_LARGE_BYTES = 14 << 10
+# More than the calls that gRPC has at once.
+_MAX_CALLS = 200
 # Before a message: whether it is compressed, and its length.
 _PREFIX_BYTES = 5
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x4, 0x8, 0x20
+# The bits of the number of a stream; there is one more, which is ignored.
+_STREAM = 0x7FFFFFFF
 
 # Without a credential, frames per second and at once.
 _RATES: Mapping[int, tuple[float, float]] = MappingProxyType(
@@ -70,6 +78,28 @@ class LimitError(Exception):
     """The connection has to be closed; the text is the reason."""
 
 
+@dataclass(slots=True)
+class _Call:
+    """A call that is yet to be answered, and the number of the part with which its newest incomplete message begins."""
+
+    part: int
+    is_whole: bool = False
+    """Whether no message is incomplete, nor are they too large for a call without a credential."""
+    size: int = 0
+    prefix: bytes = b""
+    missing: int = 0
+
+    def add(self, content: bytes) -> None:
+        """Note more of its messages."""
+        self.size += len(content)
+        content = self.prefix + content
+        at = self.missing
+        while len(content) - at >= _PREFIX_BYTES:
+            at += _PREFIX_BYTES + int.from_bytes(content[at + 1 : at + _PREFIX_BYTES], "big")
+        self.prefix, self.missing = content[at:], max(0, at - len(content))
+        self.is_whole = not (self.prefix or self.missing) and 0 < self.size <= MAX_FRAME_BYTES
+
+
 class FrameLimits:
     """The limits of one connection."""
 
@@ -77,12 +107,14 @@ class FrameLimits:
         self.is_admitted = False
         self.has_request = False
         """Whether a request has arrived in full."""
-        # The identifiers of streams, and how much of the message is yet to come, once that is known.
-        self._arriving: dict[bytes, int | None] = {}
-        # What waits for a message that is yet to come: parts, and the stream with which each begins.
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
-        # The stream of the last request that was passed on before its message had arrived.
-        self._begun = b""
+        # By stream.
+        self._calls: dict[int, _Call] = {}
+        # What waits, by number: the parts, and for those with which an incomplete message begins that with its end.
+        self._waiting: dict[int, bytes] = {}
+        self._ends: dict[int, int] = {}
+        self._last = 0
+        # The stream of a request that was passed on before its message had arrived.
+        self._begun: int | None = None
         # Of the frames of answers: what began, and how much of one is yet to come.
         self._answer, self._unanswered = b"", 0
         self._held = b""
@@ -95,10 +127,10 @@ class FrameLimits:
 
     def passed(self, content: bytes, now_at: int) -> list[bytes]:
         """Return what may be passed on of the bytes so far, received at that instant. Until the connection is admitted,
-        a part begins with each call. Raises `LimitError`.
+        a part begins with each call, and with other messages that are incomplete. Raises `LimitError`.
         """
-        if self._held:
-            content = self._held + content
+        content = self._held + content
+        self._last += not self._waiting
         at, end = min(self._unread, len(content)), len(content)
         self._unread -= at
         cuts = [0]
@@ -110,63 +142,85 @@ class FrameLimits:
                 self._unread = max(0, at + _HEAD_BYTES + length - end)
             elif end - at < _HEAD_BYTES + length:
                 break
-            if not self.is_admitted:
-                self._count_requests(kind, flags, content[at + 5 : at + _HEAD_BYTES + length])
-                if kind == FrameType.HEADERS:
-                    cuts.append(at)
+            frame = content[at + 5 : at + _HEAD_BYTES + length]
+            if not self.is_admitted and self._begins(kind, flags, frame, self._last + len(cuts) - 1):
+                cuts.append(at)
             if kind != FrameType.DATA or length < _SMALL_BYTES:
-                self._check(kind, flags, content[at + _HEAD_BYTES : at + _HEAD_BYTES + length], now_at)
+                self._check(kind, flags, frame[4:], now_at)
             at = min(end, at + _HEAD_BYTES + length)
         self._held = content[at:]
-        return list(self._arrived(content[begin:cut] for begin, cut in pairwise([*cuts, at])))
+        for self._last, (begin, cut) in enumerate(pairwise([*cuts, at]), self._last):  # noqa: B020  # from there on
+            if begin < cut:
+                self._waiting[self._last] = self._waiting.get(self._last, b"") + content[begin:cut]
+        return self._arrived()
 
-    def note_answer(self, content: bytes) -> None:
-        """Note which requests are answered, by what the server sends; a client stops sending those without a word."""
+    def note_answer(self, content: bytes) -> bool:
+        """Note which requests are answered, by what the server sends; a client stops sending those without a word.
+        Return whether one is.
+        """
         content = self._answer + content
-        at = self._unanswered
+        at, is_noted = self._unanswered, False
         while len(content) - at >= _HEAD_BYTES:
             length, kind, flags = int.from_bytes(content[at : at + 3], "big"), content[at + 3], content[at + 4]
             if kind == FrameType.RST_STREAM or (kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM):
-                self._arriving.pop(content[at + 5 : at + _HEAD_BYTES], None)
+                stream = _stream_of(content[at + 5 :])
+                is_noted |= self._calls.pop(stream, None) is not None or stream == self._begun
+                self._begun = None if stream == self._begun else self._begun
             at += _HEAD_BYTES + length
         self._answer, self._unanswered = content[at:], max(0, at - len(content))
+        return is_noted
 
-    def _arrived(self, parts: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the parts up to the first one whose request is yet to arrive, and that one when much is waiting. All
-        parts but the first begin with a call.
-        """
-        more = [(part[5:_HEAD_BYTES] if number else b"", part) for number, part in enumerate(parts) if part]
-        self._waiting.extend(more)
-        while self._waiting and not self.is_held:
-            stream, part = self._waiting[0]
-            if not self.is_admitted and stream in self._arriving:
-                if sum(len(each) for _, each in self._waiting) < _LARGE_BYTES:
-                    return
-                self._begun = stream
-            self._waiting.popleft()
-            yield part
+    def _arrived(self) -> list[bytes]:
+        """Return the parts after which no request is incomplete; and the next one when much is waiting."""
+        if self.is_held:
+            return []
+        incomplete = (call.part for call in self._calls.values() if not (call.is_whole or self.is_admitted))
+        end, count, first = 0, 0, min(incomplete, default=math.inf)
+        for index, part in enumerate(self._waiting, 1):
+            end = max(end, self._ends.get(part, 0))
+            if part >= first:
+                break
+            if end <= part:
+                count = index
+        taken = [self._taken() for _ in range(count)]
+        if sum(map(len, self._waiting.values())) >= _LARGE_BYTES:
+            taken.append(begun := self._taken())
+            self._begun = _stream_of(begun[5:])
+        return taken
+
+    def _taken(self) -> bytes:
+        part = next(iter(self._waiting))
+        self._ends.pop(part, None)
+        return self._waiting.pop(part)
 
     @property
     def is_held(self) -> bool:
         """Whether nothing is to be read before an answer."""
-        return not self.is_admitted and self._begun in self._arriving
+        return not self.is_admitted and self._begun is not None
 
-    def _count_requests(self, kind: int, flags: int, frame: bytes) -> None:
-        """Note a frame, without what is before its stream."""
-        stream, is_last = frame[:4], bool(kind in (FrameType.HEADERS, FrameType.DATA) and flags & _END_STREAM)
-        if kind == FrameType.HEADERS:
-            self._arriving.setdefault(stream, None)
-        elif kind == FrameType.DATA and stream in self._arriving:
-            message = frame[5 : len(frame) - frame[4]] if flags & _PADDED else frame[4:]
-            missing = self._arriving[stream]
-            if missing is None and len(message) >= _PREFIX_BYTES:
-                missing = _PREFIX_BYTES + int.from_bytes(message[1:_PREFIX_BYTES], "big")
-            if missing is not None:
-                self._arriving[stream] = missing = missing - len(message)
-                is_last |= missing <= 0
+    def _begins(self, kind: int, flags: int, frame: bytes, part: int) -> bool:
+        """Note a frame, without what is before its stream. It is in this part, or in the next one if a message begins
+        with it. Return whether one does.
+        """
+        stream, begins = _stream_of(frame), kind == FrameType.HEADERS
+        call = self._calls.setdefault(stream, _Call(part + 1)) if begins else self._calls.get(stream)
+        if len(self._calls) > _MAX_CALLS:
+            raise LimitError("too many calls")
+        if call is None:
+            return False
+        if kind == FrameType.DATA:
+            was_whole = call.is_whole
+            call.add(frame[4:])
+            if begins := was_whole and not call.is_whole:
+                call.part = part + 1
+        is_last = kind in (FrameType.HEADERS, FrameType.DATA) and bool(flags & _END_STREAM)
+        self.has_request |= is_last or call.is_whole
         if is_last or kind == FrameType.RST_STREAM:
-            self.has_request |= is_last and stream in self._arriving
-            self._arriving.pop(stream, None)
+            del self._calls[stream]
+            call.is_whole = True
+        if call.is_whole and (call.part in self._waiting or call.part > self._last):
+            self._ends[call.part] = part + begins
+        return begins
 
     def _check(self, kind: int, flags: int, payload: bytes, now_at: int) -> None:
         if not self.is_admitted and not self._buckets.get(kind, self._others).take(now_at):
@@ -174,10 +228,10 @@ class FrameLimits:
         if kind == FrameType.CONTINUATION or (kind == FrameType.HEADERS and not flags & _END_HEADERS):
             raise LimitError("header fields in more than one frame")
         if kind == FrameType.HEADERS:
-            begin = bool(flags & _PADDED) + 5 * bool(flags & _PRIORITY)
-            padding = payload[0] if flags & _PADDED and payload else 0
+            if flags & _PADDED:
+                raise LimitError("padded header fields")
             try:
-                self._check_fields(payload[begin : len(payload) - padding])
+                self._check_fields(payload[5 * bool(flags & _PRIORITY) :])
             except IndexError:
                 raise LimitError("malformed header fields") from None
 
@@ -206,6 +260,11 @@ class FrameLimits:
 
     def _entry(self, index: int) -> int:
         return _STATIC_BYTES if index <= _STATIC_ENTRIES else self._entries[index - _STATIC_ENTRIES - 1]
+
+
+def _stream_of(frame: bytes) -> int:
+    """Return the stream of a frame, without what is before it."""
+    return int.from_bytes(frame[:4], "big") & _STREAM
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:

@@ -183,9 +183,7 @@ class _Server(_Side):
         super().data_received(data)
         if self._limits.is_admitted:
             return
-        was_held = self._limits.is_held
-        self._limits.note_answer(data)
-        if was_held and not self._limits.is_held and self.other is not None:
+        if self._limits.note_answer(data) and self.other is not None:
             self.other.data_received(b"")
 
 

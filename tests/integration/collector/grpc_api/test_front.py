@@ -17,7 +17,7 @@ import pytest
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, PingAckReceived, ResponseReceived
 from hpack import Encoder
-from hyperframe.frame import ContinuationFrame, Frame, HeadersFrame, RstStreamFrame
+from hyperframe.frame import ContinuationFrame, ExtensionFrame, Frame, HeadersFrame, RstStreamFrame
 
 from bench.processes import own_channel
 from isochrone_collector.auth.limits import host_of
@@ -198,11 +198,19 @@ async def test_every_address_is_that_of_both_families(host: str, monkeypatch: py
         assert list(map(host_of, served.peers)) == ["127.0.0.1", "::1"]
 
 
+def padded(block: bytes) -> Frame:
+    """Return a call with the flag of padding, which gRPC ignores: its length and what follows are fields."""
+    frame = ExtensionFrame(1, 1, flag_byte=0xD, body=block)
+    frame.body_len = len(block)
+    return frame
+
+
 ATTACKS: dict[str, list[Frame]] = {
     "bomb": [
         HeadersFrame(stream, Encoder().encode([*HEAD, ("x", "")]) + b"\xbe" * 12_000, flags=["END_HEADERS"])
         for stream in range(1, 190, 2)
     ],
+    "padded bomb": [padded(b"\x83" + Encoder().encode(HEAD[1:]) + b"\x8f" * 0x83)],
     "continuation": [
         HeadersFrame(1, Encoder().encode(HEAD)),
         *[ContinuationFrame(1, Encoder().encode([("x", "y" * 100)], huffman=False) * 100)] * 500,

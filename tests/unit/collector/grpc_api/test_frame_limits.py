@@ -63,7 +63,7 @@ def connection() -> bytes:
     client.initiate_connection()
     for stream in range(1, 41, 2):
         client.send_headers(stream, [*HEAD, ("grpc-timeout", f"{stream}S")], priority_weight=16)
-        client.send_data(stream, message(3_000), end_stream=stream % 10 != 1, pad_length=stream)
+        client.send_data(stream, message(3_000), end_stream=stream % 10 != 1)
     client.ping(b"12345678")
     client.reset_stream(1)
     client.reset_stream(11)
@@ -133,6 +133,8 @@ def stored_fields() -> list[Frame | bytes]:
         ([ContinuationFrame(1, b"", flags=["END_HEADERS"])], "header fields in more than one frame"),
         ([head(b"\x00" * MAX_FRAME_BYTES + b"\x00")], "too large a frame"),
         ([DataFrame(1, b"x" * (MAX_FRAME_BYTES + 1))], "too large a frame"),
+        # gRPC would read the length of the padding, and the padding, as fields.
+        ([head(Encoder().encode(HEAD), "PADDED")], "padded header fields"),
         ([head(NEWEST)], "malformed header fields"),
         ([head(b"\x00\x05x")], "malformed header fields"),
         ([head(b"\xff\xff\xff\xff\xff\xff\xff")], "malformed header fields"),
@@ -152,12 +154,15 @@ def call_of(stream: int, ends: str) -> bytes:
     """Return a call whose request is complete with its head, a message, or the end of the stream, or not at all."""
     flags = ["END_HEADERS", *(["END_STREAM"] if ends == "head" else [])]
     frames: list[Frame] = [HeadersFrame(stream, STATIC, flags=flags)]
-    if ends in ("message", "prefix first", "padded", "padding"):
+    if ends in ("message", "prefix first", "prefix in two"):
         content = message(2_000)
-        whole = DataFrame(stream, content)
-        if ends.startswith("pad"):
-            whole = DataFrame(stream, content[: -1 if ends == "padding" else None], pad_length=200, flags=["PADDED"])
-        frames += [DataFrame(stream, content[:5]), DataFrame(stream, content[5:])] if ends[:3] == "pre" else [whole]
+        at = {"message": 0, "prefix first": 5, "prefix in two": 3}[ends]
+        frames += [DataFrame(stream, content[:at]), DataFrame(stream, content[at:])]
+    elif ends == "part of a prefix":
+        # Together they are the prefix of a large message; the second one alone is that of an empty one.
+        frames += [DataFrame(stream, message(1 << 20)[:4]), DataFrame(stream, bytes(5))]
+    elif ends == "second message":
+        frames.append(DataFrame(stream, message(100) + message(2_000)[:1_000]))
     elif ends == "end":
         frames += [DataFrame(stream, b""), DataFrame(stream, message(10)[:3], flags=["END_STREAM"])]
     elif ends == "reset":
@@ -173,8 +178,9 @@ def call_of(stream: int, ends: str) -> bytes:
         ("head", True),
         ("message", True),
         ("prefix first", True),
-        ("padded", True),
-        ("padding", False),
+        ("prefix in two", True),
+        ("part of a prefix", False),
+        ("second message", False),
         ("end", True),
         ("reset", False),
         ("message of another", False),
@@ -216,18 +222,54 @@ def test_the_beginning_of_a_large_request_is_passed_on(answer: Frame, size: int)
     assert passed([], limits) == other
 
 
-@pytest.mark.parametrize("flags", [[], ["PADDED"], ["PRIORITY"], ["PADDED", "PRIORITY"]])
-def test_padding_and_priority_are_not_header_fields(flags: list[str]) -> None:
-    """They are skipped, in every combination; what is between them is measured."""
-    block = Encoder().encode(HEAD)
-    for content, is_refused in ((block, False), (block + STATIC * 200, True)):
-        frame = head(content, "END_STREAM", *flags)
-        frame.pad_length = 9 if "PADDED" in flags else 0
-        if is_refused:
-            with pytest.raises(LimitError):
-                passed([frame])
-        else:
-            assert passed([frame]) == PREFACE + frame.serialize()
+@pytest.mark.parametrize(("fields", "is_refused"), [(b"", False), (STATIC * 200, True)])
+def test_a_priority_is_not_a_header_field(fields: bytes, *, is_refused: bool) -> None:
+    """It is skipped, and what follows is measured."""
+    frame = head(Encoder().encode(HEAD) + fields, "END_STREAM", "PRIORITY")
+    if is_refused:
+        with pytest.raises(LimitError):
+            passed([frame])
+    else:
+        assert passed([frame]) == PREFACE + frame.serialize()
+
+
+@pytest.mark.parametrize("later", [b"", message(20_000)[:15_000]])
+def test_requests_wait_for_those_that_are_mixed_with_them(later: bytes) -> None:
+    """A message that is complete reaches gRPC only with its end; if that is behind one that is not, it waits, too."""
+    heads = [HeadersFrame(stream, STATIC, flags=["END_HEADERS"]).serialize() for stream in (1, 3, 5, 7)]
+    ends = [DataFrame(stream, b"", flags=["END_STREAM"]).serialize() for stream in (1, 3, 5)]
+    limits = FrameLimits()
+    limits.passed(PREFACE, NOW_AT)
+    rest = b"".join(DataFrame(7, part).serialize() for part in (later,) if part)
+    content = b"".join([*heads, *ends, rest])
+    assert limits.passed(content, NOW_AT) == heads[: len(later) > 0]
+    limits.note_answer(RstStreamFrame(1, error_code=7).serialize())
+    limits.note_answer(RstStreamFrame(7, error_code=7).serialize())
+    limits.is_admitted = not later
+    assert b"".join(limits.passed(b"", NOW_AT)) == content[len(heads[0]) * (len(later) > 0) :]
+
+
+def test_later_messages_wait_for_their_end_too() -> None:
+    """As do those of a stream whose number has the bit that is ignored."""
+    limits, begun = FrameLimits(), DataFrame(1, message(2_000)[:1_000]).serialize()
+    limits.passed(PREFACE + call_of(1, "message"), NOW_AT)
+    content = begun[:5] + b"\x80" + begun[6:]
+    assert limits.passed(content, NOW_AT) == []
+    end = DataFrame(1, b"x" * 1_000).serialize()
+    assert b"".join(limits.passed(end, NOW_AT)) == content + end
+    assert limits.passed(begun + call_of(3, "message"), NOW_AT) == []
+    assert limits.note_answer(RstStreamFrame(1, error_code=7).serialize())
+    assert limits.passed(b"", NOW_AT) == [begun, call_of(3, "message")]
+
+
+def test_messages_without_a_credential_are_small() -> None:
+    """Those of a call that is not answered are at most a frame in all; nothing more is read before the answer."""
+    limits = FrameLimits()
+    limits.passed(PREFACE, NOW_AT)
+    frame = DataFrame(1, message(8_000)).serialize()
+    assert passed([HeadersFrame(1, STATIC, flags=["END_HEADERS"]), frame, frame], limits).endswith(frame * 2)
+    assert [passed([frame], limits), limits.is_held] == [b"", False]
+    assert [passed([frame], limits), limits.is_held] == [frame * 2, True]
 
 
 @pytest.mark.parametrize(
