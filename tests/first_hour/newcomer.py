@@ -41,6 +41,9 @@ class Newcomer:
             "XDG_STATE_HOME": str(home / ".local" / "state"),
             "PATH": f"{clone}/.venv/bin:{os.environ['PATH']}",
             "PYTHONPATH": "",
+            # Of the make that runs this.
+            "MAKEFLAGS": "",
+            "ARGS": "",
             "FIRST_HOUR_MARK": self._mark,
         }
 

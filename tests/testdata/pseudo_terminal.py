@@ -39,6 +39,7 @@ CTRL_C = "\x03"
 _ALTERNATE_SCREEN = 1049
 _CURSOR = 25
 _READ_SECONDS = 0.1
+_ENDED_SECONDS = 5.0
 
 
 class _Screen(pyte.HistoryScreen):
@@ -169,7 +170,9 @@ class PseudoTerminal:
             }
 
     def wait_for(self, true: Callable[[str], object], seconds: float, what: str) -> float:
-        """Wait until the text of the screen is as wanted, as `eventually` does; return the monotonic instant."""
+        """Wait until the text of the screen is as wanted, as `eventually` does; return the monotonic instant. What
+        does not come soon after the end of the program is not waited for.
+        """
         deadline, seen = time.monotonic() + BUSY * seconds, -1
         while True:
             # Composing the text takes some milliseconds.
@@ -177,7 +180,9 @@ class PseudoTerminal:
                 seen = size
                 if true(self.text):
                     return time.monotonic()
-            assert time.monotonic() < deadline, f"after {BUSY * seconds:g} s still not: {what}\n{self.text}"
+            if self.process.poll() is not None:
+                deadline = min(deadline, time.monotonic() + _ENDED_SECONDS)
+            assert time.monotonic() < deadline, f"after at most {BUSY * seconds:g} s still not: {what}\n{self.text}"
             time.sleep(0.05)
 
     def _set_size(self, columns: int, lines: int) -> None:
