@@ -6,7 +6,8 @@ from itertools import pairwise
 
 _MOVES = re.compile(r"\x1b\[(\d+;\d+)?H")
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
-_COMMAND = re.compile(r"isochrone(-\w+)? \w")
+# A command to copy, or a line of a log.
+_WIDE = re.compile(r"isochrone(-\w+)? \w|^(\^C)?\d{4}-\d\d-\d\dT\S+ \[")
 _NEVER = ("Traceback (most recent call last)", "failed to answer", "internal error", "its log says why")
 # A shorter part of a word is not recognized.
 _WORD = r"\S{4,}"
@@ -20,9 +21,9 @@ def plain(output: bytes) -> str:
 
 def defects(text: str, *, width: int, names: Iterable[str]) -> list[str]:
     """Return what is wrong with the output: a traceback, an internal error, a line wider than the terminal, or one of
-    `names` broken over two lines. A line with a command to copy may be wider.
+    `names` broken over two lines. A line with a command to copy, or of a log, may be wider.
     """
-    lines = [line for line in text.splitlines() if not _COMMAND.search(line)]
+    lines = [line for line in text.splitlines() if not _WIDE.search(line)]
     found = [f"prints {words!r}" for words in _NEVER if words in text]
     found += [f"a line of {len(line)} characters: {line.strip()[:60]}" for line in lines if len(line) > width]
     return found + [f"breaks {name}" for name in sorted(set(_broken(lines, tuple(names))))]

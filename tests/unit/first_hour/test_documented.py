@@ -83,7 +83,9 @@ def test_a_name_over_two_lines_is_a_defect(cell: str) -> None:
 
 
 def test_a_wide_line_is_a_defect() -> None:
-    """A line may have as many characters as the terminal has columns, and no more."""
+    """A line may have as many characters as the terminal has columns, and no more, unless it is of a log."""
+    log = "2026-11-28T18:29:39.335241Z [info     ] gateway.started"
+    assert defects(f"{log} {'x' * 80}\n^C{log} {'x' * 80}", width=80, names=()) == []
     assert defects("x" * 80, width=80, names=()) == []
     assert defects("x" * 81, width=80, names=()) == [f"a line of 81 characters: {'x' * 60}"]
 
