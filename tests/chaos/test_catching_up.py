@@ -12,7 +12,7 @@ from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 from testdata.waiting import eventually
 
-BACKLOG = 20_000
+BACKLOG = 100_000
 PLAN = """
 baseline: us-east-2
 every: 200ms
@@ -40,12 +40,12 @@ def rows(database_url: str) -> int:
 
 @pytest.mark.slow
 def test_a_backlog_delays_nothing_new(start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path) -> None:
-    """While twenty thousand spooled samples drain, new samples are stored before the last of them."""
+    """While a hundred thousand spooled samples drain, new samples are stored before the last of them."""
     collector = start_collector()
     collector.apply(PLAN, tmp_path)
     [target, *_] = collector.call.targets().targets
     spool = Spool(tmp_path / "agents" / "us-1" / "spool.sqlite3")
-    # Twenty thousand fsyncs would only measure the disk.
+    # A hundred thousand fsyncs would only measure the disk.
     spool._db.execute("pragma synchronous = off")
     first_at = time.time_ns() // 1000 - 1_000_000 * BACKLOG
     for number in range(BACKLOG):
