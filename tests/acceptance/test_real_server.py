@@ -50,5 +50,6 @@ def test_a_real_model_from_two_vantages(
     assert {sample["token_source"] for sample in samples} == {"usage"}
     [row] = printed_rows(collector.http_address, "diff", "--baseline", "us-east-2", "--against", "ap-southeast-1")
     assert isinstance(row["n"], int)
-    assert row["n"] >= ROUNDS
+    # Probes that waited for this machine are not compared.
+    assert row["n"] >= ROUNDS or row["baseline_side"]["left_out"] or row["region_side"]["left_out"]
     assert row["shift"] is not None
