@@ -61,6 +61,8 @@ REFUSALS = frozenset(
 )
 # Of RFC 9113, as gRPC writes it.
 REFUSED_STREAM = "RST_STREAM with error code 7"
+# Of a connection that the collector has closed, as gRPC writes it; one that cannot be opened has other words.
+CLOSED = "Connection reset by peer"
 REFUSING = (ConnectionTerminated, ResponseReceived, StreamReset)
 _READ_BYTES = 4096
 _RESET_SECONDS = 5.0
@@ -421,23 +423,25 @@ async def _each(count: int, work: Callable[[int], Coroutine[Any, Any, None]]) ->
 
 
 async def _calls(spec: AttackSpec, calls: Iterable[tuple[str, str, bytes]], tally: Tally) -> None:
-    """Make calls, eight at once: each of them `count` times if there is a count, else until the time is over."""
+    """Make calls, eight at once, each on connections of its own: each of them `count` times if there is a count, else
+    until the time is over.
+    """
     until = time.monotonic() + spec.seconds
     queue = (call for call in calls for _ in range(spec.count or 1))
-    channels = {credential: _channel(spec, credential) for credential in ("", spec.vantage, spec.operator)}
 
     async def worker() -> None:
-        for method, credential, request in queue:
-            if time.monotonic() >= until:
-                return
-            metadata = () if credential in channels else (("authorization", f"Bearer {credential}"),)
-            await _call(channels.get(credential, channels[""]), method, request, tally, metadata)
+        channels = {credential: _channel(spec, credential) for credential in ("", spec.vantage, spec.operator)}
+        try:
+            for method, credential, request in queue:
+                if time.monotonic() >= until:
+                    return
+                metadata = () if credential in channels else (("authorization", f"Bearer {credential}"),)
+                await _call(channels.get(credential, channels[""]), method, request, tally, metadata)
+        finally:
+            for channel in channels.values():
+                await channel.close()
 
-    try:
-        await asyncio.gather(*(worker() for _ in range(8)))
-    finally:
-        for channel in channels.values():
-            await channel.close()
+    await asyncio.gather(*(worker() for _ in range(8)))
 
 
 async def _call(
@@ -452,8 +456,9 @@ async def _call(
         details = error.details() or ""
         is_refused_stream = REFUSED_STREAM in details
         is_given_up = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and details != OWN_DEADLINE
-        outcome = "REFUSED_STREAM" if is_refused_stream else error.code().name
-        tally.add(outcome, refused=is_refused_stream or is_given_up or error.code() in REFUSALS)
+        is_closed = error.code() is grpc.StatusCode.UNAVAILABLE and CLOSED in details
+        outcome = "REFUSED_STREAM" if is_refused_stream else "closed" if is_closed else error.code().name
+        tally.add(outcome, refused=is_refused_stream or is_given_up or is_closed or error.code() in REFUSALS)
         return
     is_refused = (method == PUSH and not fleet_pb2.Receipt.FromString(answer).stored) or (
         method == APPLY and bool(operations_pb2.PlanChange.FromString(answer).problems)
