@@ -89,7 +89,9 @@ class LoopRacing:
             pending = set(tasks)
             while pending and not race.is_won:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                for lost in filter(None, [race.add(task.result()) for task in done]):
+                # If both have ended, a failure counts as one.
+                ended = sorted((task.result() for task in done), key=lambda attempt: not attempt.is_failed)
+                for lost in filter(None, [race.add(attempt) for attempt in ended]):
                     await lost.discard()
         except BaseException:
             race.ended.clear()
