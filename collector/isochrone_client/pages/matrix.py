@@ -4,10 +4,9 @@
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -300,7 +299,7 @@ def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
             priority=place,
         )
 
-    target: Column[str] = Column("target", partial(_name, matrix, form), wide=True)
+    target: Column[str] = Column("target", _names(matrix, form).__getitem__, wide=True)
     reference: Column[str] = Column(
         f"{matrix.baseline:>{first}}\n{heading:>{first}}",
         lambda row: text.reference(matrix.cell(row, matrix.baseline), first),
@@ -327,7 +326,8 @@ def _stacked_page(matrix: Matrix, title: str, form: Form) -> Page[str]:
             priority=place,
         )
 
-    target: Column[str] = Column("target", lambda row: f"{_name(matrix, form, row)}  ", wide=True)
+    names = _names(matrix, form)
+    target: Column[str] = Column("target", lambda row: f"{names[row]}  ", wide=True)
     columns = (column(region, place) for place, region in enumerate(codes))
     legend = ", ".join(f"{code} = {region}" for region, code in codes.items() if code != region)
     return Page(
@@ -358,11 +358,13 @@ def _code(region: str, letters: int) -> str:
     return region if len(region) <= _LONGEST_CODE else "".join(word[:letters] for word in words)
 
 
-def _name(matrix: Matrix, form: Form, target: str) -> str:
-    """The name of a target: without its provider if the form has none and no other target has the same model."""
-    model = model_part(target)
-    is_unique = [model_part(one) for one in matrix.targets].count(model) == 1
-    return shortened(model if is_unique and not form.providers else target, form.name)
+def _names(matrix: Matrix, form: Form) -> dict[str, str]:
+    """The name of each target: without its provider if the form has none and no other target has the same model."""
+    models = Counter(map(model_part, matrix.targets))
+    return {
+        target: shortened(model if models[model] == 1 and not form.providers else target, form.name)
+        for target, model in zip(matrix.targets, map(model_part, matrix.targets), strict=True)
+    }
 
 
 def _style(cell: Cell) -> str:

@@ -13,8 +13,8 @@ often a caller opens streams and resets them.
    one; nothing more is then read before that is answered. So the messages of a call without a credential are at most
    `MAX_FRAME_BYTES`, and those of one with a credential have any size.
 3. Padded header fields are refused: gRPC ignores the flag, and decodes other ones than were measured.
-4. Bytes are passed on once their frame is known to be within the limits; with a credential those of messages at once,
-   because gRPC limits what it buffers of a message.
+4. A frame is passed on after its check; with a credential the bytes of messages are passed on at once, because gRPC
+   limits its buffer of a message.
 """
 
 import math
@@ -55,7 +55,8 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-# When so much is waiting, the beginning of a message is passed on; a request without a credential is smaller.
+# From this size of the waiting parts on, the beginning of a message is passed on. A request without a credential is
+# smaller.
 _LARGE_BYTES = 14 << 10
 # More than the calls that gRPC has at once.
 _MAX_CALLS = 200
@@ -142,12 +143,12 @@ class FrameLimits:
                 self._unread = max(0, at + _HEAD_BYTES + length - end)
             elif end - at < _HEAD_BYTES + length:
                 break
-            frame = content[at + 5 : at + _HEAD_BYTES + length]
-            if not self.is_admitted and self._begins(kind, flags, frame, self._last + len(cuts) - 1):
+            after, part = at + _HEAD_BYTES + length, self._last + len(cuts) - 1
+            if not self.is_admitted and self._begins(kind, flags, content[at + 5 : after], part):
                 cuts.append(at)
             if kind != FrameType.DATA or length < _SMALL_BYTES:
-                self._check(kind, flags, frame[4:], now_at)
-            at = min(end, at + _HEAD_BYTES + length)
+                self._check(kind, flags, content[at + _HEAD_BYTES : after], now_at)
+            at = min(end, after)
         self._held = content[at:]
         for self._last, (begin, cut) in enumerate(pairwise([*cuts, at]), self._last):  # noqa: B020  # from there on
             if begin < cut:
@@ -195,7 +196,7 @@ class FrameLimits:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing is to be read before an answer."""
+        """True while reading has to wait for an answer of the server."""
         return not self.is_admitted and self._begun is not None
 
     def _begins(self, kind: int, flags: int, frame: bytes, part: int) -> bool:
