@@ -1,11 +1,12 @@
-"""What is wrong now, from what the other questions answer. Pure; instants are microseconds of the collector's clock.
+"""The findings of `status`, derived from incidents, differences, drift and the fleet's state. Pure; instants are
+microseconds of the collector's clock.
 
 The laws:
 
-1. An open incident is critical, unless it is silenced or acknowledged: somebody knows of it.
-2. A target is slower from a region if the difference from the baseline has a step for the worse, or a lasting change
-   for the worse is known, and it has not returned. Of two regions whose difference has a step, the one is slower whose
-   own median rose. The level before is the one that lasted longest.
+1. An open incident is critical; one that is silenced or acknowledged is a warning.
+2. A target is slower from a region if the difference from the baseline has a step for the worse, or drift detection
+   found a lasting change for the worse, and it has not returned. If the difference of two regions has a step, the
+   region whose own median rose is slower. The level before is the one that lasted longest.
 3. A vantage is absent as in `conditions`, or sends no samples. If none delivers, that is critical. It is busy if most
    of its newest probes are not compared.
 4. A target without requests is a finding of its own, unless an absent vantage or a budget explains it.

@@ -35,7 +35,7 @@ def related(old: Plan | None, new: Plan) -> tuple[int, ...]:
 def unfit(old: Plan | None, new: Plan, fleet: Fleet) -> Iterator[str]:
     """Yield a sentence for everything that `new` adds to `old` and that no vantage can measure.
 
-    Without a vantage nothing is known, and what the fleet has never probed is not judged.
+    It yields nothing without a vantage, and nothing about hosts and credentials that the fleet has never probed.
     """
     is_new = bool(new.baseline) and (old is None or old.baseline != new.baseline)
     if is_new and fleet.regions and new.baseline not in fleet.regions:

@@ -1,10 +1,10 @@
-"""What is wrong now, and the state of each target from each region in one word.
+"""The current findings, and the state of each target from each region in one word.
 
 The laws of the states; the first that applies counts:
 
 1. `stale`: no request was sent for 15 minutes and for three of the target's intervals. There is no present state.
 2. `failing`: an incident that includes the region is open.
-3. `slow`: a step or a lasting change for the worse is known (`alerts.findings`).
+3. `slow`: there is a step or a lasting change for the worse (`alerts.findings`).
 4. `too_young`: neither a step (11 rounds from two regions) nor a lasting change (60 rounds) could be found yet, or the
    plan is so new that the target need not have a sample.
 5. `ok`: everything else.

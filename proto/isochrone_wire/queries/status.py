@@ -1,4 +1,4 @@
-"""What is wrong now, and the state of each target from each region, as one answer. Pure."""
+"""The answer of `status`: the current findings, and the state of each target from each region. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
